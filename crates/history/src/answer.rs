@@ -1,4 +1,7 @@
-//! The samples of one response while it is read, within the memory and the range of the request.
+//! Collects the samples of one response of the engine while it is parsed. The parsers of `matrix`
+//! and `remote_read` call it for every sample. A series that the request does not select, a sample
+//! outside of the range or out of order, and memory beyond the limit end the response with an
+//! error: an answer never contains samples that were not checked.
 
 use std::collections::HashMap;
 
@@ -12,10 +15,10 @@ use crate::selector::EngineSelector;
 const SERIES_BYTES: usize = 96;
 const SAMPLE_BYTES: usize = size_of::<(Millis, f64)>();
 
-/// Why a response cannot be used.
+/// The reason why a response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AnswerError {
-    /// The samples exceed the memory.
+    /// The samples exceed the memory of the request.
     TooLarge,
     Malformed(String),
 }
@@ -56,8 +59,8 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Adds a sample to the current series. Engines disagree on whether the start of a range
-    /// selector is part of the range: the millisecond before the range is left out.
+    /// Adds a sample to the current series. A sample in the millisecond before the range is
+    /// ignored: some engines include the start of a range selector, others do not.
     pub(crate) fn sample(&mut self, time: Millis, value: f64) -> Result<(), AnswerError> {
         if time == self.range.0.saturating_sub(1) && self.times.is_empty() {
             return Ok(());
@@ -78,7 +81,7 @@ impl<'a> AnswerBuilder<'a> {
         Ok(())
     }
 
-    /// Ends the current series. One without samples is left out.
+    /// Ends the current series. A series without samples is left out.
     pub(crate) fn end_series(&mut self, labels: LabelSet) -> Result<(), AnswerError> {
         let times = std::mem::take(&mut self.times);
         let values = std::mem::take(&mut self.values);
@@ -98,7 +101,7 @@ impl<'a> AnswerBuilder<'a> {
         };
         match self.series.remove(&labels) {
             None => self.series.insert(labels, series),
-            // Replicas whose labels differ only in external ones.
+            // Replicas: their labels differed only in external labels, which are removed here.
             Some(other) => self.series.insert(labels, merge(other, series)),
         };
         Ok(())
@@ -123,7 +126,7 @@ impl<'a> AnswerBuilder<'a> {
     }
 }
 
-/// Merges the samples of two series. Of two samples at one time the first series' remains.
+/// Merges the samples of two series. Where both have a sample at one time, that of `first` is kept.
 pub(crate) fn merge(first: HistorySeries, second: HistorySeries) -> HistorySeries {
     let samples = |series: &HistorySeries| -> Vec<(Millis, f64)> {
         let times = series.times.iter().copied();

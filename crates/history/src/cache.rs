@@ -1,5 +1,6 @@
-//! Answers of the engine that are kept. What is older than the store does not change; the least
-//! recently used answers are dropped when the memory is used up.
+//! Caches answers of the engine within a bound of memory. The reader adds only complete answers for
+//! ranges that are settled, so that samples in the cache never become outdated; lists of series
+//! expire. The least recently used answers are dropped first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use pegel_query::promql::LabelSet;
 
 use crate::piece::{HistoryPiece, Span};
 
-/// How long a list of series is valid: one may become shorter when the engine drops samples.
+/// How long a list of series is valid: it becomes shorter when the engine drops samples.
 const LIST_TTL: Duration = Duration::from_secs(300);
 /// The memory of an entry besides its answer.
 const ENTRY_BYTES: usize = 200;
-/// The largest number of entries: the oldest of them is searched for.
+/// The largest number of entries. Finding the least recently used one scans all of them.
 const ENTRIES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ enum CachedAnswer {
 struct CacheEntry {
     answer: CachedAnswer,
     bytes: usize,
-    /// The number of the last use.
+    /// The value of `AnswerCache::uses` at the last use.
     used: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Requests to the engine. The number of concurrent requests, their time and the bytes of their
-//! responses are bounded. After a failure the engine is left alone for some seconds, so that every
-//! query does not wait for it.
+//! Sends requests to the engine on the thread of the query. The number of concurrent requests,
+//! their time and the bytes of their responses are bounded. After a failure no request is sent for
+//! [`RETRY_DELAY`], so that an engine that is down does not cost every query its timeout.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -17,25 +17,26 @@ use pegel_query::{HistoryProblem, HistoryProblemKind};
 use crate::counters::HistoryCounters;
 use crate::settings::{EngineUrl, HistorySettings};
 
-/// How long the engine is left alone after a failure.
+/// How long no request is sent after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// The part of an error response that is reported.
+/// The most bytes of an error response that are reported.
 const MESSAGE_BYTES_MAX: u64 = 300;
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// The body of a request and its headers.
+/// A request to the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineRequest<'a> {
-    /// Follows the path of the engine's URL.
+    /// Appended to the path of the engine's URL.
     pub path: &'a str,
     pub headers: &'a [(&'a str, &'a str)],
     pub body: Vec<u8>,
 }
 
-/// Until when a request may take, and what ends it early.
+/// The limits of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLimit {
     pub deadline: Instant,
+    /// Set when the query was cancelled.
     pub stop: Arc<AtomicBool>,
     /// The most bytes of the response.
     pub bytes_max: usize,
@@ -43,15 +44,16 @@ pub(crate) struct RequestLimit {
 
 /// A response with status 200.
 pub(crate) struct EngineResponse<'a> {
-    /// VictoriaMetrics sends a header of its own.
+    /// Recognised by the header `X-Server-Hostname`.
     pub is_victoria_metrics: bool,
     pub body: BufReader<BoundedBody>,
     _slot: RequestSlot<'a>,
 }
 
-/// A response with another status.
+/// A request without a response of status 200.
 #[derive(Debug)]
 pub(crate) struct EngineRefusal {
+    /// `None` if there was no response.
     pub status: Option<u16>,
     pub problem: HistoryProblem,
 }
@@ -61,10 +63,10 @@ pub(crate) struct EngineClient {
     settings: HistorySettings,
     url: EngineUrl,
     pub address: String,
-    /// The number of requests that may begin.
+    /// The number of further requests that may be sent now.
     free: Mutex<u32>,
     freed: Condvar,
-    /// Until when the engine is left alone.
+    /// The time until which no request is sent.
     blocked: Mutex<Option<Instant>>,
 }
 
@@ -95,7 +97,7 @@ impl EngineClient {
         }
     }
 
-    /// Leaves the engine alone for some seconds.
+    /// Refuses further requests for [`RETRY_DELAY`].
     pub(crate) fn block(&self) {
         *self.blocked.lock() = Some(Instant::now() + RETRY_DELAY);
     }
@@ -105,7 +107,7 @@ impl EngineClient {
         match *blocked {
             Some(until) if Instant::now() < until => {
                 let seconds = RETRY_DELAY.as_secs();
-                let message = format!("failed less than {seconds} s ago; not asked again yet");
+                let message = format!("failed less than {seconds} s ago; not retried yet");
                 Err(self.problem(HistoryProblemKind::Busy, message))
             }
             _ => {
@@ -120,7 +122,7 @@ impl EngineClient {
         while *free == 0 {
             if self.freed.wait_until(&mut free, limit.deadline).timed_out() && *free == 0 {
                 let concurrency = self.settings.concurrency;
-                let message = format!("{concurrency} requests at one time already");
+                let message = format!("{concurrency} requests are under way (history.concurrency)");
                 return Err(self.problem(HistoryProblemKind::Busy, message));
             }
         }
@@ -128,7 +130,8 @@ impl EngineClient {
         Ok(RequestSlot(self))
     }
 
-    /// Sends a request. A failure to connect blocks further requests for some seconds.
+    /// Sends a request. A failure, other than a cancelled query, blocks further requests for
+    /// [`RETRY_DELAY`].
     pub(crate) fn post(
         &self,
         request: &EngineRequest<'_>,
@@ -170,11 +173,12 @@ impl EngineClient {
 
     fn io_problem(&self, error: &io::Error) -> HistoryProblem {
         match error.kind() {
-            io::ErrorKind::TimedOut => {
-                self.problem(HistoryProblemKind::Timeout, "no answer in time")
-            }
+            io::ErrorKind::TimedOut => self.problem(
+                HistoryProblemKind::Timeout,
+                "no response within the timeout",
+            ),
             io::ErrorKind::ConnectionAborted => {
-                self.problem(HistoryProblemKind::Unreachable, "the query ended")
+                self.problem(HistoryProblemKind::Unreachable, "the query was cancelled")
             }
             _ => self.problem(HistoryProblemKind::Unreachable, error),
         }
@@ -184,7 +188,7 @@ impl EngineClient {
     fn refused(&self, body: BoundedBody) -> EngineRefusal {
         let status = body.status;
         let mut text = Vec::new();
-        // The status is enough if the body cannot be read.
+        // Errors are ignored: the status is reported without the body.
         let _ = body.take(MESSAGE_BYTES_MAX).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text);
         let text: String = { text.trim().chars() }
@@ -250,7 +254,7 @@ fn time_left(deadline: Instant) -> Duration {
     left.max(Duration::from_millis(1))
 }
 
-/// The right to one request at a time.
+/// One of the `concurrency` requests; free again when dropped.
 struct RequestSlot<'a>(&'a EngineClient);
 
 impl Drop for RequestSlot<'_> {
@@ -260,12 +264,12 @@ impl Drop for RequestSlot<'_> {
     }
 }
 
-/// A body that ends with an error after its limit of bytes or of time.
+/// The body of a response. Reading fails beyond its limit of bytes and after its deadline.
 pub(crate) struct BoundedBody {
     body: HttpBody,
     left: u64,
     deadline: Instant,
-    /// Why reading failed: a parser reports it as a malformed text.
+    /// Why reading failed. A parser would report it as malformed text.
     pub failure: Option<HistoryProblemKind>,
     counters: Arc<HistoryCounters>,
     is_victoria_metrics: bool,

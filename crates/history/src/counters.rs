@@ -1,4 +1,4 @@
-//! What the agent reports of the history: `/status` and `pegel_history_*`.
+//! Counts the use of the history for `/status` and `pegel_history_*`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(crate) struct HistoryCounters {
 
 #[derive(Debug, Default)]
 struct LastProblem {
-    /// That of the last request, if it failed.
+    /// The message of the last request, if it failed.
     current: Option<String>,
     logged: Option<Instant>,
 }
@@ -44,7 +44,7 @@ pub struct HistoryStatus {
     pub cache_bytes: u64,
     /// Incomplete answers, by reason.
     pub problems: Vec<(&'static str, u64)>,
-    /// Why the last request failed; `None` after one that did not.
+    /// Why the last request failed; `None` after a success.
     pub last_error: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl HistoryCounters {
         let kinds = HistoryProblemKind::ALL.iter().zip(&self.problems);
         for (kind, counter) in kinds.filter(|(kind, _)| **kind == problem.kind) {
             counter.fetch_add(1, Ordering::Relaxed);
-            // A range before the reach, and one that is too large, are no faults of the engine.
+            // Neither is a new failure of the engine: the last error stays as it is.
             if matches!(kind, HistoryProblemKind::Reach | HistoryProblemKind::Busy) {
                 return;
             }

@@ -19,7 +19,7 @@ pub const BYTES_MAX: usize = 1 << 20;
 
 /// Reads an answer as each of the formats. Returns the series that each accepted.
 pub fn read_answers(bytes: &[u8]) -> Vec<Vec<HistorySeries>> {
-    // Without a restriction to names: all series are asked for.
+    // Without matchers of names: every series of the agent is selected.
     let matchers: [LabelMatcher; 0] = [];
     let request = HistoryRequest {
         matchers: &matchers,
@@ -50,7 +50,7 @@ pub fn read_answers(bytes: &[u8]) -> Vec<Vec<HistorySeries>> {
     if read_response(bytes, BYTES_MAX, &mut builder).is_ok() {
         accepted.push(builder.finish().0);
     }
-    // Only bounded: it has no samples.
+    // A list has no samples to return: reading it must only stay within its bound.
     drop(read_series(bytes, &selector, BYTES_MAX));
     accepted
 }

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Queries call it on their own threads; this crate has no thread. Time, bytes, concurrent requests
-//! and the cache are bounded. Nothing fails: what cannot be read is reported with the answer, and
-//! the samples that were read are those of the newest times.
+//! and the cache are bounded. A request never fails: the newest samples are read first, and the
+//! answer states from which time on it is complete and why earlier samples are missing. Rules:
+//! docs/history.md.
 
 mod answer;
 mod cache;

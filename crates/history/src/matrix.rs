@@ -1,7 +1,8 @@
 //! Responses of `/api/v1/query` with a range vector: `{"status","data":{"resultType":"matrix",…}}`.
 //!
-//! They are read as they arrive, sample by sample. Prometheus and Thanos leave out stale markers;
-//! VictoriaMetrics returns them as NaN, and stores no other NaN.
+//! They are parsed while they arrive, sample by sample, and are never in memory as a whole.
+//! Prometheus and Thanos leave out stale markers; VictoriaMetrics returns them as NaN, and stores
+//! no other NaN.
 
 use std::fmt;
 use std::io::Read;
@@ -17,12 +18,12 @@ const LABELS_MAX: usize = 256;
 /// The most bytes of a warning that is passed on.
 const WARNING_BYTES_MAX: usize = 300;
 
-/// What a response states besides its data.
+/// The fields of a response besides its data.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerNotes {
     pub is_success: bool,
     pub error: Option<String>,
-    /// The engine could not read everything.
+    /// Why the engine could not read everything.
     pub partial: Option<String>,
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn read_matrix(
     }
 }
 
-/// Reads a response whose field `data` is read by `data`.
+/// Parses a response; `data` parses its field `data`.
 pub(crate) fn read_notes<D>(body: impl Read, data: D) -> Result<AnswerNotes, AnswerError>
 where
     D: for<'a> DeserializeSeed<'a, Value = ()>,
@@ -56,7 +57,10 @@ where
     let notes = response.deserialize(&mut json).map_err(malformed)?;
     json.end().map_err(malformed)?;
     if !notes.is_success {
-        let error = notes.error.as_deref().unwrap_or("no status success");
+        let error = notes
+            .error
+            .as_deref()
+            .unwrap_or("the status is not \"success\"");
         return Err(AnswerError::malformed(error));
     }
     Ok(notes)

@@ -1,5 +1,6 @@
-//! Pieces of time. A range is read in pieces with fixed borders, so that later queries find them in
-//! the cache, and small enough that a response fits into memory.
+//! Divides a range of time into pieces, each of which is one request. Pieces are aligned to
+//! multiples of their length, so that later queries find them in the cache, and their length
+//! follows the size of the responses, so that each fits into memory.
 
 use pegel_metric::Millis;
 use pegel_query::HistorySeries;
@@ -18,7 +19,7 @@ pub(crate) const LENGTH_MIN: Millis = LENGTHS[0];
 #[derive(Debug)]
 pub(crate) struct HistoryPiece {
     pub series: Vec<HistorySeries>,
-    /// Their memory.
+    /// The memory of the series.
     pub bytes: usize,
     /// Why the engine's answer is incomplete.
     pub partial: Option<String>,
@@ -36,7 +37,7 @@ pub(crate) struct Span {
 pub(crate) struct PieceLength(usize);
 
 impl PieceLength {
-    /// Returns the first length for a range: longer ones follow where responses are small.
+    /// Returns the length of the first piece of a range; later ones may be longer.
     pub(crate) fn first(range: Millis) -> PieceLength {
         PieceLength(usize::from(range >= HOUR))
     }
@@ -60,8 +61,8 @@ impl PieceLength {
         self.0.checked_sub(1).map(PieceLength)
     }
 
-    /// Returns the length after a piece of `bytes`, where pieces end at `end`: longer if such a
-    /// piece would use less than an eighth of `bytes_max`.
+    /// Returns the length of the piece that ends at `end`, after one of `bytes`: longer if the
+    /// longer piece is expected to use less than an eighth of `bytes_max`.
     pub(crate) fn after(self, bytes: usize, bytes_max: usize, end: Millis) -> PieceLength {
         let next = PieceLength(self.0 + 1);
         let Some(length) = LENGTHS.get(next.0) else {

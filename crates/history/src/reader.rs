@@ -1,4 +1,6 @@
-//! Reads ranges of samples and lists of series, from the cache or from the engine.
+//! Reads ranges of samples and lists of series, from the cache or from the engine. `pegel-query`
+//! calls it through [`HistoryReader`], on the thread of a query. Pieces are read from the newest to
+//! the oldest; the first one that fails ends the range.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -25,7 +27,7 @@ use crate::selector::EngineSelector;
 use crate::series_list::read_series;
 use crate::settings::{HistoryApi, HistorySettings};
 
-/// The age from which on the engine has all samples that it will get.
+/// The age at which samples are assumed to have arrived in the engine.
 const SETTLED_AGE: Millis = 600_000;
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
@@ -49,11 +51,11 @@ pub struct PrometheusHistory {
 const APIS: [HistoryApi; 3] = [HistoryApi::Auto, HistoryApi::RemoteRead, HistoryApi::Query];
 
 /// The parts of one request that do not change from piece to piece.
-struct ReadJob<'a> {
+struct ReadPlan<'a> {
     selector: EngineSelector<'a>,
     text: Arc<str>,
     limit: RequestLimit,
-    /// Samples that are older have arrived in the engine.
+    /// Samples before this time are assumed to have arrived in the engine.
     settled: Millis,
 }
 
@@ -90,11 +92,11 @@ impl PrometheusHistory {
             .store(at.unwrap_or_default() as u8, Ordering::Relaxed);
     }
 
-    fn job<'a>(&'a self, request: &HistoryRequest<'_>) -> Option<ReadJob<'a>> {
+    fn plan<'a>(&'a self, request: &HistoryRequest<'_>) -> Option<ReadPlan<'a>> {
         let settings = self.client.settings();
         let selector = EngineSelector::new(request, &settings.external_labels)?;
         let timeout = settings.timeout.duration();
-        Some(ReadJob {
+        Some(ReadPlan {
             text: selector.text().into(),
             selector,
             limit: RequestLimit {
@@ -106,10 +108,11 @@ impl PrometheusHistory {
         })
     }
 
-    /// Returns the newest piece before `end`: one of the cache, or one of this length.
+    /// Returns the newest piece before `end`: any length from the cache, or `length` from the
+    /// engine.
     fn piece_before(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         end: Millis,
         length: PieceLength,
         bytes_left: usize,
@@ -118,7 +121,7 @@ impl PrometheusHistory {
             let mut cache = self.cache.lock();
             for length in PieceLength::all() {
                 let span = length.piece_before(end);
-                if let Some(piece) = cache.piece(&job.text, span) {
+                if let Some(piece) = cache.piece(&plan.text, span) {
                     self.counters.count_cached(true);
                     return Ok((piece, span));
                 }
@@ -126,38 +129,38 @@ impl PrometheusHistory {
         }
         self.counters.count_cached(false);
         let mut span = length.piece_before(end);
-        let is_settled = span.end <= job.settled;
+        let is_settled = span.end <= plan.settled;
         if !is_settled {
             span.end = span.end.min(end);
         }
-        let piece = Arc::new(self.fetch(job, span, bytes_left)?);
+        let piece = Arc::new(self.fetch(plan, span, bytes_left)?);
         if is_settled && piece.partial.is_none() {
-            self.cache.lock().add_piece(&job.text, span, &piece);
+            self.cache.lock().add_piece(&plan.text, span, &piece);
         }
         Ok((piece, span))
     }
 
     fn fetch(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         span: Span,
         bytes_left: usize,
     ) -> Result<HistoryPiece, HistoryProblem> {
         let range = (span.start, span.end - 1);
-        let mut builder = AnswerBuilder::new(&job.selector, range, bytes_left);
+        let mut builder = AnswerBuilder::new(&plan.selector, range, bytes_left);
         let mut partial = None;
         let api = self.api();
         if api != HistoryApi::Query {
-            match self.remote_read(job, range, &mut builder) {
+            match self.remote_read(plan, range, &mut builder) {
                 Ok(()) => self.use_api(HistoryApi::RemoteRead),
                 Err(refusal) if api == HistoryApi::Auto && is_unknown_path(&refusal) => {
-                    partial = self.query(job, range, &mut builder)?;
+                    partial = self.query(plan, range, &mut builder)?;
                     self.use_api(HistoryApi::Query);
                 }
                 Err(refusal) => return Err(refusal.problem),
             }
         } else {
-            partial = self.query(job, range, &mut builder)?;
+            partial = self.query(plan, range, &mut builder)?;
         }
         let (series, bytes) = builder.finish();
         let samples: usize = series.iter().map(|one| one.times.len()).sum();
@@ -171,24 +174,24 @@ impl PrometheusHistory {
 
     fn remote_read(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         (start, end): (Millis, Millis),
         builder: &mut AnswerBuilder<'_>,
     ) -> Result<(), EngineRefusal> {
-        let message = job.selector.read_request(start, end).encode_to_vec();
+        let message = plan.selector.read_request(start, end).encode_to_vec();
         let packed = snap::raw::Encoder::new().compress_vec(&message);
         let request = EngineRequest {
             path: "/api/v1/read",
             headers: &REMOTE_READ,
-            // Only more than four gigabytes cannot be compressed.
+            // Compression fails only beyond four gigabytes.
             body: packed.unwrap_or_default(),
         };
-        let mut response = self.client.post(&request, &job.limit, &self.counters)?;
+        let mut response = self.client.post(&request, &plan.limit, &self.counters)?;
         let mut body = Vec::new();
         let read = response.body.read_to_end(&mut body);
         let read = read
             .map_err(|error| AnswerError::malformed(error.to_string()))
-            .and_then(|_| read_response(&body, job.limit.bytes_max, builder));
+            .and_then(|_| read_response(&body, plan.limit.bytes_max, builder));
         let checked = self.checked(&response, read);
         checked.map_err(|problem| EngineRefusal {
             status: None,
@@ -199,17 +202,18 @@ impl PrometheusHistory {
     /// Reads samples with a range selector. Returns why the answer is incomplete.
     fn query(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         (start, end): (Millis, Millis),
         builder: &mut AnswerBuilder<'_>,
     ) -> Result<Option<String>, HistoryProblem> {
-        // Without its start in Prometheus 3 and VictoriaMetrics, with it in Prometheus 2.
+        // Prometheus 3 and VictoriaMetrics exclude the start of the range, Prometheus 2 includes
+        // it: the builder ignores the additional millisecond.
         let range = end - start + 1;
         let body = form_urlencoded::Serializer::new(String::new())
-            .append_pair("query", &format!("{}[{range}ms]", job.text))
+            .append_pair("query", &format!("{}[{range}ms]", plan.text))
             .append_pair("time", &seconds(end))
             .finish();
-        let mut response = self.form(job, "/api/v1/query", body)?;
+        let mut response = self.form(plan, "/api/v1/query", body)?;
         let nan_is_stale = response.is_victoria_metrics;
         let read = read_matrix(&mut response.body, nan_is_stale, builder);
         self.checked(&response, read).map(|notes| notes.partial)
@@ -217,16 +221,16 @@ impl PrometheusHistory {
 
     fn fetch_list(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         span: Span,
     ) -> Result<(Vec<LabelSet>, Option<String>), HistoryProblem> {
         let body = form_urlencoded::Serializer::new(String::new())
-            .append_pair("match[]", &job.text)
+            .append_pair("match[]", &plan.text)
             .append_pair("start", &seconds(span.start))
             .append_pair("end", &seconds(span.end))
             .finish();
-        let mut response = self.form(job, "/api/v1/series", body)?;
-        let read = read_series(&mut response.body, &job.selector, job.limit.bytes_max);
+        let mut response = self.form(plan, "/api/v1/series", body)?;
+        let read = read_series(&mut response.body, &plan.selector, plan.limit.bytes_max);
         let (notes, found) = self.checked(&response, read)?;
         self.counters.count_answer(0);
         Ok((found, notes.partial))
@@ -234,7 +238,7 @@ impl PrometheusHistory {
 
     fn form(
         &self,
-        job: &ReadJob<'_>,
+        plan: &ReadPlan<'_>,
         path: &str,
         body: String,
     ) -> Result<EngineResponse<'_>, HistoryProblem> {
@@ -243,12 +247,12 @@ impl PrometheusHistory {
             headers: &[FORM],
             body: body.into_bytes(),
         };
-        let response = self.client.post(&request, &job.limit, &self.counters);
+        let response = self.client.post(&request, &plan.limit, &self.counters);
         response.map_err(|refusal| refusal.problem)
     }
 
-    /// Returns what was read, or why it cannot be used. A connection that fails while a response is
-    /// read is a failure of the engine.
+    /// Returns what was parsed, or why it cannot be used. A malformed response and a connection
+    /// that fails while it is read block further requests for a while.
     fn checked<T>(
         &self,
         response: &EngineResponse<'_>,
@@ -263,11 +267,11 @@ impl PrometheusHistory {
             (Some(HistoryProblemKind::TooLarge), _) | (None, AnswerError::TooLarge) => {
                 let bytes = &self.client.settings().bytes;
                 let message =
-                    format!("the answer exceeds the memory of a query or {bytes} (bytes)");
+                    format!("the answer exceeds history.bytes ({bytes}) or the query's memory");
                 return Err(self.client.problem(HistoryProblemKind::TooLarge, message));
             }
             (Some(HistoryProblemKind::Timeout), _) => {
-                let message = "no complete answer in time";
+                let message = "no complete response within the timeout";
                 self.client.problem(HistoryProblemKind::Timeout, message)
             }
             (Some(kind), _) => self.client.problem(kind, "the connection was lost"),
@@ -304,22 +308,22 @@ impl PrometheusHistory {
 
 impl HistoryReader for PrometheusHistory {
     fn read(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<HistorySeries> {
-        let Some(job) = self.job(request) else {
+        let Some(plan) = self.plan(request) else {
             return self.finish(Vec::new(), request.start, None);
         };
         let oldest = self.oldest(request.now);
         let mut problem = (request.start < oldest).then(|| {
-            let message = format!("not asked before {} (reach)", format_time(oldest));
+            let message = format!("not read before {} (history.reach)", format_time(oldest));
             self.client.problem(HistoryProblemKind::Reach, message)
         });
         let (start, mut end) = (request.start.max(oldest), request.end.saturating_add(1));
         let mut length = PieceLength::first(end - start);
-        let mut bytes_left = job.limit.bytes_max;
+        let mut bytes_left = plan.limit.bytes_max;
         let mut pieces: Vec<(Arc<HistoryPiece>, Span)> = Vec::new();
         while end > start {
-            match self.piece_before(&job, end, length, bytes_left) {
+            match self.piece_before(&plan, end, length, bytes_left) {
                 Ok((piece, _)) if piece.bytes > bytes_left => {
-                    let message = "the samples exceed the memory of a query or bytes";
+                    let message = "the samples exceed history.bytes or the query's memory";
                     problem = Some(self.client.problem(HistoryProblemKind::TooLarge, message));
                     break;
                 }
@@ -332,7 +336,7 @@ impl HistoryReader for PrometheusHistory {
                     problem = { piece.partial.as_deref() }
                         .map(|text| self.partial(text))
                         .or(problem);
-                    length = length.after(piece.bytes, job.limit.bytes_max, span.start);
+                    length = length.after(piece.bytes, plan.limit.bytes_max, span.start);
                     end = used.start;
                     pieces.push((piece, used));
                 }
@@ -351,22 +355,22 @@ impl HistoryReader for PrometheusHistory {
     }
 
     fn list(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<LabelSet> {
-        let Some(job) = self.job(request) else {
+        let Some(plan) = self.plan(request) else {
             return self.finish(Vec::new(), request.start, None);
         };
         let span = Span {
             start: request.start.div_euclid(LENGTH_MIN) * LENGTH_MIN,
             end: (request.end.div_euclid(LENGTH_MIN) + 1).saturating_mul(LENGTH_MIN),
         };
-        let cached = self.cache.lock().list(&job.text, span);
+        let cached = self.cache.lock().list(&plan.text, span);
         self.counters.count_cached(cached.is_some());
         if let Some(found) = cached {
             return self.finish((*found).clone(), request.start, None);
         }
-        match self.fetch_list(&job, span) {
+        match self.fetch_list(&plan, span) {
             Ok((found, None)) => {
                 let found = Arc::new(found);
-                self.cache.lock().add_list(&job.text, span, &found);
+                self.cache.lock().add_list(&plan.text, span, &found);
                 self.finish((*found).clone(), request.start, None)
             }
             Ok((found, Some(partial))) => {
@@ -386,7 +390,7 @@ impl HistoryReader for PrometheusHistory {
     }
 }
 
-/// Returns whether the engine may not have an API at all.
+/// Returns whether the engine may lack the API of the request.
 fn is_unknown_path(refusal: &EngineRefusal) -> bool {
     matches!(refusal.status, Some(400 | 404 | 405 | 501))
 }

@@ -1,4 +1,5 @@
-//! Which series of the engine are those of this agent.
+//! Selects the series of this agent among those of the engine, and checks that answers have no
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub(crate) struct EngineSelector<'a> {
 }
 
 impl<'a> EngineSelector<'a> {
-    /// Returns `None` if no series can match: this agent's have no external labels.
+    /// Returns `None` if no series can match: this agent's series have no external labels, and a
+    /// matcher requires one.
     pub(crate) fn new(
         request: &HistoryRequest<'_>,
         external_labels: &'a BTreeMap<String, String>,
@@ -25,9 +27,9 @@ impl<'a> EngineSelector<'a> {
         if !on_external.all(|matcher| matcher.accepts("")) {
             return None;
         }
-        let asked = request.matchers.iter();
+        let requested = request.matchers.iter();
         let mut matchers: Vec<LabelMatcher> =
-            asked.filter(|one| !is_external(one)).cloned().collect();
+            requested.filter(|one| !is_external(one)).cloned().collect();
         let equal = |name: &str, value: &str| LabelMatcher {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -85,10 +87,10 @@ impl<'a> EngineSelector<'a> {
     }
 
     /// Returns the labels of a series without external ones; `None` if the engine returned a series
-    /// that was not asked for.
+    /// that was not requested.
     pub(crate) fn own_labels(&self, labels: LabelSet) -> Option<LabelSet> {
-        let is_asked = self.matchers.iter().all(|one| one.matches(&labels));
-        if !is_asked || labels.metric_name().is_empty() {
+        let is_requested = self.matchers.iter().all(|one| one.matches(&labels));
+        if !is_requested || labels.metric_name().is_empty() {
             return None;
         }
         if self.external_labels.is_empty() {
@@ -180,7 +182,7 @@ mod tests {
                     ("x", "1"),
                 ])
             };
-            let own = selector.own_labels(labels("n1")).expect("asked for");
+            let own = selector.own_labels(labels("n1")).expect("requested");
             assert_eq!(own, LabelSet::new([("__name__", "m"), ("x", "1")]));
             assert_eq!(selector.own_labels(labels("n2")), None);
         });

@@ -1,4 +1,4 @@
-//! Reports an engine of the history that fails.
+//! Reports requests to the engine of the history that fail.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
         return vec![Finding::better("history", message, fix)];
     }
     let message = match number("requests") {
-        0 => format!("{url}: no query was older than the store yet"),
+        0 => format!("{url}: no query has needed it yet"),
         requests => format!("{url}: {}", pluralized(requests, "request")),
     };
     vec![Finding::ok("history", message)]

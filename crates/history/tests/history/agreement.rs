@@ -147,7 +147,7 @@ fn assert_equal(expected: &Found, found: &Found, what: &str) {
     }
 }
 
-/// Asks a real Prometheus.
+/// Evaluates an expression on a real Prometheus.
 fn ask(prometheus: &PrometheusProcess, expression: &str, times: EvaluationTimes) -> Found {
     let encoded: String = expression
         .bytes()
@@ -191,8 +191,9 @@ fn url(address: &AgentAddress) -> String {
     }
 }
 
-/// Windows of Prometheus 2 include their start: expressions whose windows begin at a sample differ
-/// from Prometheus 3, which this evaluator follows. Times off the samples' grid do not.
+/// Returns whether no window begins at a sample. Windows of Prometheus 2 include their start, those
+/// of Prometheus 3, which this evaluator follows, do not: results differ if a window begins at a
+/// sample.
 fn is_off_grid(times: EvaluationTimes) -> bool {
     match times {
         EvaluationTimes::Instant(time) => time % 1_000 != 0,

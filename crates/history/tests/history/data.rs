@@ -29,7 +29,7 @@ pub(crate) struct TestSeries {
 pub(crate) struct TestData {
     pub(crate) start: Millis,
     pub(crate) now: Millis,
-    /// The small store is complete from here on.
+    /// The time from which on the small store is complete.
     pub(crate) border: Millis,
     pub(crate) series: Vec<TestSeries>,
 }

@@ -62,14 +62,14 @@ pub(crate) fn prometheus(data: &TestData) -> Option<PrometheusProcess> {
     Some(process)
 }
 
-/// Debian's VictoriaEngine.
+/// A VictoriaMetrics process of the Debian package.
 pub(crate) struct VictoriaEngine {
     _process: ChildProcess,
     pub(crate) address: AgentAddress,
     _home: TempDir,
 }
 
-/// Starts it with all samples.
+/// Starts VictoriaMetrics with all samples.
 #[track_caller]
 pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaEngine> {
     let program = need("victoria-metrics")?;
@@ -85,7 +85,7 @@ pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaEngine> {
         .current_dir(home.path());
     let process = ChildProcess::start(&mut command);
     let address = AgentAddress::Tcp(address);
-    eventually("VictoriaEngine answers", || {
+    eventually("VictoriaMetrics answers", || {
         let answer = get(&address, "/health").map_err(|error| error.to_string())?;
         (answer.status == 200).then_some(()).ok_or(process.output())
     });

@@ -121,7 +121,7 @@ fn ask_again(data: &TestData, last: &RetainedStore, reader: Arc<PrometheusHistor
     let expected = (data.now - data.border) / 10_000 + 1;
     assert_eq!(of_store as Millis, expected, "the store's part is complete");
     Answered {
-        mark: record.mark().expect("the history was asked"),
+        mark: record.mark().expect("the history was read"),
         took,
         reader,
     }
@@ -158,7 +158,7 @@ fn assert_marked(answered: &Answered, kind: HistoryProblemKind, text: &str) {
 }
 
 #[test]
-fn an_engine_that_is_down_is_reported_and_left_alone_for_a_while() {
+fn an_engine_that_is_down_is_reported_and_not_retried_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", free.local_addr().expect("bound"));
     drop(free);
@@ -167,7 +167,7 @@ fn an_engine_that_is_down_is_reported_and_left_alone_for_a_while() {
     let data = TestData::new(now_millis());
     let last = RetainedStore::of_last(&data);
     let again = ask_again(&data, &last, answered.reader);
-    assert_marked(&again, HistoryProblemKind::Busy, "not asked again yet");
+    assert_marked(&again, HistoryProblemKind::Busy, "not retried yet");
     assert_eq!(again.reader.status().requests, 1);
 }
 
@@ -177,8 +177,8 @@ fn slow_engines_cost_their_timeout() {
         &server(|_, _| std::thread::sleep(Duration::from_secs(30))),
         |_| {},
     );
-    assert_marked(&silent, HistoryProblemKind::Timeout, "in time");
-    // One that sends little by little does not extend it.
+    assert_marked(&silent, HistoryProblemKind::Timeout, "within the timeout");
+    // An engine that sends single bytes does not extend the timeout.
     let dripping = ask(
         &server(|_, stream| {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
@@ -191,7 +191,7 @@ fn slow_engines_cost_their_timeout() {
         }),
         |_| {},
     );
-    assert_marked(&dripping, HistoryProblemKind::Timeout, "in time");
+    assert_marked(&dripping, HistoryProblemKind::Timeout, "within the timeout");
 }
 
 #[test]
