@@ -1,4 +1,6 @@
-//! Joins the samples of an engine with those of the store, series by series.
+//! Joins the samples of an engine with those of the store, series by series, for PromQL
+//! (`promql::store_source`) and for stored points (`store_reader`). Every time is read from one
+//! side: before the border from the engine, at and after it from the store.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,21 +28,21 @@ pub(crate) struct JoinedColumn {
 /// How the samples of one series are joined.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JoinRule {
-    /// The store is complete from here on.
+    /// The time from which on the store is complete.
     pub border: Millis,
     /// Earlier samples are hidden from readers.
     pub hidden_before: Option<Millis>,
-    /// What filters of readers leave.
+    /// The values that filters of readers leave.
     pub shown: ShownValues,
 }
 
-/// The samples of the history for one selection. Series are taken out as they are joined; the rest
-/// has no samples in the store.
+/// The samples of the history for one selection. A series is removed when it is joined; those that
+/// remain have no samples in the store.
 #[derive(Debug)]
 pub(crate) struct JoinedHistory {
     series: HashMap<LabelSet, HistorySeries>,
     pub complete: CompleteSince,
-    /// The history could not be read before this time.
+    /// The time before which the history could not be read.
     complete_from: Millis,
     /// The selected range, both ends included.
     range: (Millis, Millis),
@@ -61,12 +63,12 @@ impl JoinedHistory {
         }
     }
 
-    /// Returns the labels of the series that are left.
+    /// Returns the labels of the series that are not joined yet.
     pub(crate) fn labels(&self) -> impl Iterator<Item = &LabelSet> {
         self.series.keys()
     }
 
-    /// Takes out a series.
+    /// Removes and returns a series.
     pub(crate) fn take(&mut self, labels: &LabelSet) -> Option<HistorySeries> {
         self.series.remove(labels)
     }
@@ -82,15 +84,16 @@ impl JoinedHistory {
         Some(self.joined(&history, rule, stored))
     }
 
-    /// Takes out all series that are left, sorted by labels.
+    /// Removes and returns the series that are not joined yet, sorted by labels.
     pub(crate) fn take_rest(&mut self) -> Vec<HistorySeries> {
         let mut rest: Vec<HistorySeries> = self.series.drain().map(|(_, one)| one).collect();
         rest.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
         rest
     }
 
-    /// Returns the samples of a series that the store does not have. No class is known, and none is
-    /// needed: a class that is complete for longer has no samples of it either.
+    /// Returns the samples of a series that the store does not have. Its class of inputs is
+    /// unknown, so the latest border applies: the store would have the samples of a class that is
+    /// complete for longer.
     pub(crate) fn alone(&self, history: &HistorySeries, shown: ShownValues) -> JoinedColumn {
         let rule = JoinRule {
             border: self.complete.of_all(),

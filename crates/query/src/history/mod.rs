@@ -14,7 +14,7 @@
 //! the samples of the store. Series are the same if PromQL shows them with the same labels.
 //!
 //! A range that begins at or after the border is read from the store alone, at the cost of one
-//! comparison. Nothing here speaks HTTP: `pegel-history` implements [`HistoryReader`].
+//! comparison. This module has no HTTP: `pegel-history` implements [`HistoryReader`].
 
 mod join;
 mod record;
@@ -34,7 +34,7 @@ pub(crate) use join::{JoinRule, JoinedHistory, StoredColumn};
 pub use record::{HistoryMark, HistoryRecord};
 pub use store_reader::StoreWithHistory;
 
-/// Which series and times are read, and the limits for reading them.
+/// The series and times to read, and the limits for reading them.
 #[derive(Debug)]
 pub struct HistoryRequest<'a> {
     /// A series must match all of them, with the labels that PromQL shows.
@@ -63,13 +63,13 @@ pub struct HistorySeries {
 pub struct HistoryAnswer<T> {
     /// Each series once, in any order.
     pub series: Vec<T>,
-    /// Earlier times could not be read.
+    /// The time before which nothing could be read.
     pub complete_from: Millis,
     /// Why the answer is incomplete.
     pub problem: Option<HistoryProblem>,
 }
 
-/// Why an answer of an engine is missing or incomplete.
+/// The reason why an answer of an engine is missing or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryProblem {
     pub kind: HistoryProblemKind,
@@ -85,7 +85,7 @@ pub enum HistoryProblemKind {
     TooLarge,
     /// The engine refused the request.
     Refused,
-    /// The answer is not what was asked for.
+    /// The answer cannot be parsed, or has samples that were not requested.
     Malformed,
     /// The engine reports that its answer is incomplete.
     Partial,
@@ -122,28 +122,30 @@ impl HistoryProblemKind {
 }
 
 /// An engine that keeps samples for longer than the store. All methods block within the limits of
-/// the request and never fail: what cannot be read is a problem of the answer.
+/// the request and never fail: an answer states what could not be read.
 pub trait HistoryReader: fmt::Debug + Send + Sync {
-    /// Returns the samples of the series that match. If not all can be read, the newest are.
+    /// Returns the samples of the series that match. If not all can be read, the newest are
+    /// returned.
     fn read(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<HistorySeries>;
 
-    /// Returns the labels of the series that match and have samples in the range, to ten minutes.
+    /// Returns the labels of the series that match and have samples in the range, whose ends may be
+    /// extended by up to ten minutes.
     fn list(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<LabelSet>;
 
-    /// Returns the oldest time for which the engine is asked.
+    /// Returns the oldest time that is read from the engine.
     fn oldest(&self, now: Millis) -> Millis;
 
     /// Returns the address of the engine, without secrets.
     fn address(&self) -> &str;
 }
 
-/// How far after the border stale markers are looked for: a series that ended at the border has its
-/// marker after it, and no sample in the store.
+/// How far beyond the border the engine is read for stale markers: a series that ended at the
+/// border has its marker after it, and no sample in the store.
 const MARKER_RANGE_MS: Millis = 300_000;
-/// How often the history is read again because the store dropped blocks meanwhile.
+/// The most attempts to read the history while the store drops blocks.
 const READS_MAX: usize = 3;
 
-/// A reader, and the place where its answers are recorded.
+/// A reader, and the record of its use for the response.
 #[derive(Debug, Clone)]
 pub(crate) struct HistoryAccess {
     reader: Arc<dyn HistoryReader>,
@@ -213,7 +215,7 @@ impl HistoryAccess {
         if request.start >= complete.of_all() || request.start > request.end {
             return Vec::new();
         }
-        // Clients that name no start mean all times.
+        // A request without a start means all times: it begins at the oldest that is read.
         let oldest = self.reader.oldest(complete.now);
         let end = request.end.min(complete.of_all());
         let request = HistoryRequest {

@@ -1,4 +1,5 @@
-//! Which part of a response came from the history, and what is missing.
+//! Records which part of a response came from the history, and what is missing, for the header
+//! `Pegel-History` and the notes of PromQL responses.
 
 use std::fmt::Write;
 
@@ -15,16 +16,16 @@ const PROBLEMS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub struct HistoryRecord(Mutex<Option<HistoryMark>>);
 
-/// How a response is marked.
+/// The content of the header and the notes of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryMark {
-    /// The engine.
+    /// The address of the engine.
     pub address: String,
     /// Samples before this time were read from the engine.
     pub until: Millis,
     /// Samples before this time are missing; `None` in a complete response.
     pub from: Option<Millis>,
-    /// Why they are missing, or which parts may be.
+    /// Why samples are missing, or may be.
     pub problems: Vec<String>,
     pub kind: Option<HistoryProblemKind>,
 }

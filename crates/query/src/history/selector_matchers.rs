@@ -1,4 +1,5 @@
-//! Matchers for an engine that cover a selector over the series of the store.
+//! Translates a selector over stored names into matchers for an engine, which has the names of
+//! Prometheus. The matchers may accept more series than the selector, never fewer.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use pegel_metric::prometheus_names::metric_name;
 
 use crate::promql::{LabelMatcher, NodeLabels, PromqlError};
 
-/// The most names in one request. A selector of more is sent as one for all names.
+/// The most names in one request. A selector of more names is sent as one for all names.
 const NAMES_MAX: usize = 64;
 
 /// Returns matchers such that every series of this node that the selector accepts matches them,

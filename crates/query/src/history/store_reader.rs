@@ -17,10 +17,10 @@ use super::{HistoryAccess, HistoryRequest};
 use crate::promql::{LabelSet, NodeLabels, SeriesView};
 use crate::sample_source::{LatestVisitor, SampleReader};
 
-/// Suffixes of the names of counters, where nothing else describes a series.
+/// Suffixes by which a counter is recognised if the store has no family for its name.
 const COUNTER_SUFFIXES: [&str; 4] = ["_total", "_sum", "_count", "_bucket"];
 
-/// A store with the samples of an engine before it.
+/// A store, and the samples of an engine that are older.
 #[derive(Debug, Clone)]
 pub struct StoreWithHistory {
     store: Store,
@@ -59,10 +59,10 @@ impl StoreWithHistory {
         query: &RangeQuery,
         read: impl FnOnce(&HistoryRequest<'_>) -> T,
     ) -> Option<T> {
-        // A selector whose names make too expensive an expression: the store answers alone.
+        // A selector whose names make too large an expression is answered by the store alone.
         let matchers = covering_matchers(&query.selector, &self.node);
         let matchers = matchers.inspect_err(|error| {
-            tracing::warn!(%error, "the history cannot be asked for this selector");
+            tracing::warn!(%error, "cannot read the history for this selector");
         });
         let request = HistoryRequest {
             matchers: &matchers.ok()?,
@@ -101,7 +101,7 @@ impl StoreWithHistory {
         if labels.get("instance") != self.node.instance {
             return None;
         }
-        let name = wanted_name(selector, labels.metric_name());
+        let name = stored_name(selector, labels.metric_name());
         let is_added = |key: &str, value: &str| match key {
             "__name__" | "instance" => true,
             "job" => value == self.node.job,
@@ -276,7 +276,7 @@ impl StoreWithHistory {
 }
 
 impl JoinedColumn {
-    /// Returns the samples without stale markers, which only PromQL knows.
+    /// Returns the samples without stale markers, which have a meaning in PromQL only.
     fn points(&self) -> impl Iterator<Item = (Millis, f64)> {
         let samples = self.times.iter().copied().zip(self.values.iter().copied());
         samples.filter(|(_, value)| !is_stale(*value))
@@ -305,8 +305,8 @@ fn families(series: &[Arc<Series>]) -> HashMap<String, Arc<Family>> {
         .collect()
 }
 
-/// Returns the stored name that a selector asks for, if the name of Prometheus stands for it.
-fn wanted_name<'a>(selector: &'a Selector, name: &'a str) -> &'a str {
+/// Returns the name of a selector if `name` is its form in Prometheus, otherwise `name`.
+fn stored_name<'a>(selector: &'a Selector, name: &'a str) -> &'a str {
     let names = selector.exact_names().unwrap_or_default();
     let mut names = names.into_iter();
     let is_meant = |wanted: &&str| *pegel_metric::prometheus_names::metric_name(wanted) == *name;
