@@ -1,5 +1,7 @@
-//! The thread of the continuous archive: stores finished blocks one after the other, oldest first,
-//! and waits longer after each failure. Nothing here is called by the sampler or the store.
+//! The thread of the continuous archive: stores finished blocks one after the other, oldest first.
+//! A block is marked as archived when all of its files are stored; after a failure the same block
+//! is tried again, after a longer pause each time. Neither the sampler nor the store calls this
+//! module or waits for it.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,14 +20,14 @@ use crate::credentials_file::read_credentials;
 use crate::settings::{ArchivePlace, ArchiveSettings};
 use crate::state::save_progress;
 
-/// How often the store is asked for new blocks. It finishes one per hour and class.
+/// How often new blocks are looked for. The store finishes one per hour and class of inputs.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// How long the end of the agent waits for a request in progress. The file is stored again later.
+/// How long stopping waits for a request in progress. The block is archived after the next start.
 const STOP_TIME: Duration = Duration::from_secs(3);
 
-/// What the archive needs from the agent.
+/// The parts of the agent that the archive uses.
 #[derive(Debug)]
 pub struct ArchiverOptions {
     pub settings: ArchiveSettings,
@@ -46,11 +48,11 @@ pub struct ArchiveCounts {
     pub place: String,
     pub blocks: u64,
     pub files: u64,
-    /// Files that were there already.
+    /// Files that existed already.
     pub existing_files: u64,
     pub samples: u64,
     pub bytes: u64,
-    /// Samples that an earlier block holds with the same value: archived once.
+    /// Samples that an earlier block has with the same value; only the first is archived.
     pub repeated: u64,
     pub damaged_columns: u64,
     pub errors: u64,
@@ -123,7 +125,7 @@ impl Drop for Archiver {
         }
         match thread.has_ended() {
             true => thread.join(),
-            // A request that hangs must not delay the end of the agent.
+            // Detached: a request that hangs must not delay the end of the agent.
             false => std::mem::forget(thread),
         }
     }
@@ -134,7 +136,7 @@ impl SharedArchive {
         *self.is_stopping.lock()
     }
 
-    /// Waits, or until the agent stops.
+    /// Waits for `time`, or until the agent stops.
     fn wait(&self, time: Duration) {
         let mut is_stopping = self.is_stopping.lock();
         if !*is_stopping {
@@ -148,7 +150,7 @@ struct ArchiveWorker<'a> {
     shared: &'a SharedArchive,
     place: Option<FilePlace>,
     pause: Duration,
-    /// Whether marked blocks are not in the file yet.
+    /// Whether the state file lacks blocks that are archived.
     is_unsaved: bool,
 }
 
@@ -224,7 +226,8 @@ impl<'a> ArchiveWorker<'a> {
         FilePlace::open(&self.options.place.0, &credentials, &settings.endpoints())
     }
 
-    /// Saves the state. A failure costs nothing but time: files that exist are found.
+    /// Saves the state. A failure is harmless: without the state, existing files are recognised by
+    /// their names.
     fn save(&mut self, existing: &HashSet<BlockIdentity>) {
         let archived = self.options.progress.retain(existing);
         let place = self.options.place.to_string();
@@ -250,7 +253,7 @@ impl<'a> ArchiveWorker<'a> {
         counts.last_error = None;
     }
 
-    /// Counts a failure, and returns how long to wait. Logs only what changed.
+    /// Counts a failure and returns how long to wait. Logs it unless the last failure was the same.
     fn on_error(&mut self, error: &BlockError) -> Duration {
         let text = with_causes(error);
         let mut counts = self.shared.counts.lock();
@@ -260,7 +263,7 @@ impl<'a> ArchiveWorker<'a> {
         }
         counts.last_error = Some(text);
         drop(counts);
-        // Credentials and certificates are read again.
+        // Opened again for the next attempt, so that renewed credentials and certificates are read.
         self.place = None;
         let requested = match error {
             BlockError::Storage(problem) => problem.retry_after,

@@ -1,5 +1,6 @@
-//! Writes the files of one block: one or more for each day of which it has samples. A sealed block
-//! is of one day; late samples may be of several.
+//! Writes the files of one block: one or more for each day of which it has samples. The samples of
+//! an hour belong to one day, late samples may belong to several. At most one file is in memory.
+//! Files that exist are not replaced, so that a block may be written again after a failure.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -21,15 +22,15 @@ pub(crate) enum BlockError {
     Read(#[from] QueryError),
     #[error(transparent)]
     Write(#[from] SampleFileError),
-    #[error("the agent stops")]
+    #[error("the agent is stopping")]
     Stopping,
 }
 
-/// What archiving a block did.
+/// The result of archiving a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BlockTotals {
     pub files: u64,
-    /// Files that were there already: stored before the agent was killed.
+    /// Files that existed already: stored by an earlier attempt.
     pub existing_files: u64,
     pub samples: u64,
     pub bytes: u64,
@@ -43,7 +44,7 @@ pub(crate) struct BlockFiles<'a> {
     /// Patterns of names; empty selects all.
     pub names: &'a [String],
     pub place: &'a mut FilePlace,
-    /// Whether to give up.
+    /// Returns whether to stop before the block is complete.
     pub is_stopping: &'a dyn Fn() -> bool,
 }
 

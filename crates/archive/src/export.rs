@@ -1,8 +1,8 @@
 //! A single export: the samples of a range of time as files, partitioned like the archive.
 //!
-//! A source returns the samples of one window of time as one file within its limits. The run asks
-//! for windows that never cross midnight, halves those that are too large, and doubles the next
-//! one after a success.
+//! A source returns the samples of one window of time as one file within its limits. Windows never
+//! cross midnight. A window that is too large is halved, and the next one after a success is twice
+//! as long. `pegel export` calls it; memory is bounded by one file.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::layout::{Day, export_file};
 
 /// The longest window.
 const WINDOW_MAX: Millis = 86_400_000;
-/// The first window: what it finds decides about the next ones.
+/// The first window; the length of the next ones depends on its size.
 const WINDOW_FIRST: Millis = 3_600_000;
 /// The attempts to store one file.
 const ATTEMPTS: u32 = 5;
@@ -57,7 +57,7 @@ pub enum ArchiveExportError {
     Storage(StorageProblem),
     #[error("cannot read the samples")]
     Read(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("one millisecond has more samples than one answer may have; select fewer series")]
+    #[error("the samples of one millisecond exceed the limits of a query; select fewer series")]
     TooDense,
 }
 
@@ -84,7 +84,7 @@ pub trait ExportSource {
     fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ArchiveExportError>;
 }
 
-/// What an export stored.
+/// The number of files and samples that an export stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportTotals {
     pub files: u64,
@@ -178,7 +178,7 @@ pub struct StoreExport {
     pub format: SampleFileFormat,
 }
 
-/// No sample of a store that is exported is too old.
+/// Retention that drops nothing: an export reads every sample of the store.
 const KEEP_SECONDS: u64 = 36_500 * 86_400;
 const KEEP_BYTES: u64 = 1 << 40;
 

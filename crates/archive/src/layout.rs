@@ -37,7 +37,7 @@ impl Day {
     }
 
     fn text(self) -> String {
-        // Times beyond those of the calendar are accepted by no input.
+        // No input accepts times beyond the calendar.
         match Timestamp::from_millisecond(self.window().start) {
             Ok(time) => time.to_zoned(TimeZone::UTC).date().to_string(),
             Err(_) => "unknown".to_owned(),
@@ -86,7 +86,7 @@ fn escaped(node: &str) -> String {
             byte => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    // A component "." or ".." would be a directory above.
+    // "." and ".." would leave the folder of the day.
     match text.as_str() {
         "" => "unknown".to_owned(),
         "." | ".." => text.replace('.', "%2E"),

@@ -42,7 +42,7 @@ impl ArchiveSettings {
     }
 }
 
-/// A place for files.
+/// The place of an archive: a directory or a folder in an object store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivePlace(pub RecordPlace);
 

@@ -1,6 +1,6 @@
-//! Which blocks are archived, in the file `archive.json` of the store's directory. It is replaced
-//! durably after each block. Without it, files of blocks that exist are found at the place: their
-//! names have a digest of their samples.
+//! The list of archived blocks, in the file `archive.json` of the store's directory. The file is
+//! replaced durably after each block. If it is lost, all blocks are written again, and files that
+//! exist are recognised: their names contain a digest of their samples.
 
 use std::io;
 use std::path::Path;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 /// The name of the file.
 pub const STATE_FILE: &str = "archive.json";
-/// The most bytes that are read: a store has some hundred blocks.
+/// The largest file that is read: a store has some hundred blocks.
 const BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct ArchiveState {
-    /// Another place has none of the blocks.
+    /// The place that has the blocks. The state is ignored if the configuration names another one.
     place: String,
     archived: Vec<BlockIdentity>,
 }
 
-/// Loads the progress of the archive at `place`. A file that is missing, malformed or of another
-/// place gives an empty one.
+/// Loads the progress of the archive at `place`. No block is archived if the
+/// file is missing, malformed or of another place.
 pub fn load_progress(dir: &Path, place: &str) -> ArchiveProgress {
     let path = dir.join(STATE_FILE);
     let bytes = match pegel_plain_file::read_plain(&path, BYTES_MAX) {
@@ -30,7 +30,7 @@ pub fn load_progress(dir: &Path, place: &str) -> ArchiveProgress {
             return ArchiveProgress::default();
         }
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "cannot read the state of the archive");
+            tracing::warn!(path = %path.display(), %error, "cannot read the state of the archive; checking every block");
             return ArchiveProgress::default();
         }
     };

@@ -1,5 +1,5 @@
-//! CSV: the columns of the Parquet files as text, with the time in milliseconds. A value is the
-//! shortest text that gives the same bits; the payload of a NaN is lost.
+//! CSV: the columns of the Parquet files as text, with the time in milliseconds. A value is
+//! written as the shortest text that parses to the same bits; the payload of a NaN is lost.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! The digest of the samples of a file. It names the file: samples that are written again, after a
-//! crash or by another version, get the same name.
+//! The digest of the samples of a file, which is part of the name of the file: samples that are
+//! written again, after a crash or by another version, get the same name.
 
 use std::fmt;
 

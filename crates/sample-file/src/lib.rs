@@ -1,4 +1,5 @@
-//! Files of samples for analysts: Parquet and CSV. Pure functions: samples in, bytes out.
+//! Encodes samples as files for analysis: Parquet and CSV. The archive, `pegel export` and
+//! `/api/v1/export` use it. Files are built in memory; this crate has no I/O.
 //!
 //! Both formats have the same columns, one row per sample:
 //!

@@ -23,11 +23,11 @@ use crate::labels::labels_json;
 const GROUP_ROWS: usize = 256 << 10;
 /// The most bytes of names and labels in a row group, unless a single series has more.
 const GROUP_TEXT_BYTES: usize = 8 << 20;
-/// The most rows of a file, up to the samples of one series.
+/// A file with this many rows gets no further series.
 pub const FILE_ROWS_MAX: usize = 4 << 20;
 /// A file with this many bytes gets no further series.
 pub const FILE_BYTES_TARGET: usize = 32 << 20;
-/// The rows of text that are passed to the encoder at once.
+/// The number of rows of a text column that are passed to the encoder at once.
 const TEXT_ROWS: usize = 1024;
 
 /// The columns, in order.

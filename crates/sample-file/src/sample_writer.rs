@@ -1,4 +1,5 @@
-//! [`SampleWriter`], which builds a file in either format.
+//! Builds one file of samples in either format. Callers start another file when
+//! [`SampleWriter::is_full`], which bounds memory.
 
 use pegel_metric::{Millis, Series};
 
@@ -62,7 +63,7 @@ enum FormatWriter {
 }
 
 impl SampleWriter {
-    /// Begins a file with the samples of a node, whose name a Parquet file carries.
+    /// Begins a file with the samples of a node. The metadata of a Parquet file contain its name.
     pub fn new(format: SampleFileFormat, node: &str) -> Result<SampleWriter, SampleFileError> {
         Ok(SampleWriter {
             format: match format {
@@ -81,7 +82,7 @@ impl SampleWriter {
         self.samples == 0
     }
 
-    /// Returns whether the file is large enough: the next series belongs to another one.
+    /// Returns whether the file is large enough: the next series belongs to another file.
     pub fn is_full(&self) -> bool {
         self.samples >= FILE_ROWS_MAX as u64 || self.bytes() >= FILE_BYTES_TARGET
     }

@@ -1,8 +1,8 @@
-//! A place below which whole files are stored once, each under a name of its own: an archive.
+//! Stores whole files, each once and under its own name, for the archive and for exports.
 //!
 //! A file appears complete or not at all, and never replaces another: object stores get a condition
-//! with the request, directories a temporary file and a rename. A repetition of a request that
-//! succeeded unnoticed finds the file.
+//! with the request, directories a temporary file and a rename. If a request succeeded but its
+//! answer was lost, the repeated request finds the file.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,7 +13,7 @@ use super::file::{file_problem, replace_file};
 use super::open::{OpenFolder, open_folder};
 use super::{RecordPlace, StorageCredentials, StorageEndpoints, StorageProblem};
 
-/// The group may read: an archive is made for its readers.
+/// Readable by the group, so that users of the archive need not be the agent's user.
 const FILE_MODE: u32 = 0o640;
 const DIR_MODE: u32 = 0o750;
 
@@ -21,7 +21,7 @@ const DIR_MODE: u32 = 0o750;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateOutcome {
     Created,
-    /// There is a file with this name; it is left as it is.
+    /// A file with this name exists; it is unchanged.
     Exists,
 }
 
@@ -72,8 +72,7 @@ fn create_file(path: &Path, bytes: &[u8]) -> io::Result<bool> {
         .mode(DIR_MODE)
         .create(dir)?;
     replace_file(dir, name, FILE_MODE, bytes)?;
-    // The directories above may be new too: after a power failure, the file is there or is stored
-    // again.
+    // Makes the name durable before the caller records that the file is stored.
     File::open(dir)?.sync_all()?;
     Ok(true)
 }

@@ -1,6 +1,6 @@
-//! What an archive has of the store. The archive marks the blocks that it stored elsewhere;
-//! retention keeps blocks that are not marked beyond their age, and counts the samples of those
-//! that it must drop for their size.
+//! The blocks that are archived. The archive marks a block when it is stored elsewhere. Retention
+//! keeps blocks that are not marked beyond `keep.disk`, and counts the samples of those that it
+//! must drop because of `keep.bytes`.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 
-/// Identifies a block for good: an id alone may be used again after a restart, if the blocks with
+/// Identifies a block across restarts. An id alone does not: it is used again if the blocks with
 /// the highest ids were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockIdentity {
@@ -20,7 +20,7 @@ pub struct BlockIdentity {
     pub checksum: u32,
 }
 
-/// The blocks that are archived, and the samples that never will be.
+/// The blocks that are archived, and the number of samples that were dropped before.
 #[derive(Debug, Default)]
 pub struct ArchiveProgress {
     archived: Mutex<HashSet<BlockIdentity>>,

@@ -13,7 +13,7 @@ use crate::agent_client::{AgentClient, response_error};
 const PATH: &str = "/api/v1/export";
 /// The number of samples in a file.
 const SAMPLES_HEADER: &str = "pegel-samples";
-/// The most bytes of a response; those of an agent are limited to less.
+/// The largest response that is read; the limits of an agent are lower.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The samples of an agent.
@@ -27,7 +27,7 @@ pub(super) struct AgentSource {
 }
 
 impl AgentSource {
-    /// Asks the agent for its name and the times of its samples.
+    /// Reads the name of the agent and the times of its samples.
     pub(super) fn new(
         client: AgentClient,
         patterns: &[String],
@@ -81,13 +81,14 @@ impl AgentSource {
             }
             // Too many samples, or too much time.
             413 | 504 => Ok(None),
-            404 => anyhow::bail!("this agent has no {PATH}; update it"),
+            404 => anyhow::bail!("the agent does not serve {PATH}; update the agent"),
             _ => Err(response_error(status, &String::from_utf8_lossy(&bytes))),
         }
     }
 }
 
-/// Returns a time as a parameter: seconds below the smallest number that means milliseconds.
+/// Returns a time as a parameter. The agent reads numbers below 100,000,000,000 as seconds, so
+/// smaller times are written as seconds.
 fn millis_text(time: Millis) -> String {
     match time >= 100_000_000_000 {
         true => time.to_string(),

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<()> {
     export.finish(&place)
 }
 
-/// Exports the agent, the node that is named, or on a parent all nodes.
+/// Exports the agent, the node of `--node`, or on a parent all nodes.
 fn export_agent(args: &ExportArgs, export: &mut NodeExport) -> anyhow::Result<()> {
     // Checks the patterns before the first request.
     selector(&args.patterns)?;

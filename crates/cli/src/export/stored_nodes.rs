@@ -13,7 +13,7 @@ use crate::command_error::CommandError;
 use crate::job::collect::{DEPTH_MAX, copy_dir};
 use crate::job::view::find_samples;
 
-/// A directory that is removed in the end.
+/// A directory that is removed when it is dropped.
 struct TemporaryCopy(PathBuf);
 
 impl Drop for TemporaryCopy {
@@ -58,7 +58,7 @@ fn check_unused(store: &Path) -> anyhow::Result<()> {
     };
     match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared) {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(CommandError::usage(format!(
-            "{}: in use by an agent; export from the agent: without --store",
+            "{}: in use by an agent; export from the agent, without --store",
             store.display()
         ))),
         _ => Ok(()),

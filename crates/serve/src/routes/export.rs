@@ -14,11 +14,11 @@ use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 
-/// The number of samples in the file; clients need not parse it.
+/// The number of samples in the file, so that clients need not parse it.
 const SAMPLES_HEADER: HeaderName = HeaderName::from_static("pegel-samples");
 
-/// One file in the format of the archive. Larger than the limits of a query: 413, and the client
-/// asks for shorter times.
+/// Answers with one file in the format of the archive. If it exceeds the limits of a query, the
+/// status is 413, and the client requests shorter times.
 pub(super) async fn export(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
@@ -35,7 +35,7 @@ pub(super) async fn export(
     let (count_of_file, counted) = oneshot::channel();
     let work = move || {
         let samples = write_file(&mut buffer, format, &node, &store, &query)?;
-        // The request may be gone.
+        // Fails if the client closed the connection: the result is discarded.
         let _ = count_of_file.send(samples);
         let content_type = match format {
             SampleFileFormat::Parquet => "application/vnd.apache.parquet",
