@@ -1,4 +1,4 @@
-//! Current values of a real store as requests.
+//! Tests of the requests that are made from the current values of a real store.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn metrics(export: &OtlpExport) -> Vec<&Metric> {
 }
 
 #[test]
-fn start_times_change_with_resets_and_ended_series_say_so() {
+fn start_times_change_with_resets_and_ended_series_are_flagged() {
     let mut f = BuilderFixture::new(&OtlpSettings::default());
     let mut starts = Vec::new();
     for (second, value) in [(0, 5.0), (1, 7.0), (2, 3.0), (3, 4.0)] {

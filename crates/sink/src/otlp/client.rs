@@ -26,24 +26,24 @@ const GRPC_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsServic
 const USER_AGENT: &str = concat!("pegel/", env!("CARGO_PKG_VERSION"));
 /// The largest response that is read.
 const RESPONSE_BYTES_MAX: u64 = 64 << 10;
-/// The part of an error response that is logged.
+/// The most characters of an error response that are logged.
 const MESSAGE_CHARS_MAX: usize = 300;
 /// The longest wait that a receiver can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 
-/// What the receiver did not accept of a request that it accepted.
+/// The response to a request that was accepted, at least in part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub rejected: u64,
     pub message: String,
 }
 
-/// Why a request was not accepted.
+/// The reason why a request was not accepted.
 #[derive(Debug)]
 pub(super) enum ExportError {
-    /// The same request may be accepted later, after the time that the receiver named.
+    /// The same request may be accepted later, not before the time that the receiver requested.
     Retry(String, Option<Duration>),
-    /// It would be refused again.
+    /// A retry would be refused again.
     Refused(String),
 }
 
@@ -142,11 +142,11 @@ fn export_http(
             accepted(&bytes)
         }
         429 | 502..=504 => {
-            let message = format!("status {status}: {}", error_text(&bytes));
+            let message = format!("HTTP status {status}: {}", error_text(&bytes));
             Err(ExportError::Retry(message, retry_after))
         }
         _ => {
-            let message = format!("status {status}: {}", error_text(&bytes));
+            let message = format!("HTTP status {status}: {}", error_text(&bytes));
             Err(ExportError::Refused(message))
         }
     }
@@ -154,7 +154,7 @@ fn export_http(
 
 fn accepted(message: &[u8]) -> Result<Accepted, ExportError> {
     let response = ExportMetricsServiceResponse::decode(message)
-        .map_err(|_| ExportError::Refused("the response is not one of OTLP".to_owned()))?;
+        .map_err(|_| ExportError::Refused("the response is not an OTLP response".to_owned()))?;
     let partial = response.partial_success.unwrap_or_default();
     Ok(Accepted {
         rejected: u64::try_from(partial.rejected_data_points).unwrap_or(0),
@@ -162,7 +162,8 @@ fn accepted(message: &[u8]) -> Result<Accepted, ExportError> {
     })
 }
 
-/// Returns the message of an error response: that of a status, else its text.
+/// Returns the message of an error response: that of a `google.rpc.Status`, otherwise the text of
+/// the body.
 fn error_text(bytes: &[u8]) -> String {
     match RpcStatus::decode(bytes) {
         Ok(status) if !status.message.is_empty() => shortened(&status.message),
@@ -220,7 +221,7 @@ fn export_grpc(
         Some(0) => match response.body.get(5..) {
             Some(message) if response.body[0] == 0 => accepted(message),
             _ => Err(ExportError::Refused(
-                "the response is not one of gRPC".to_owned(),
+                "the response is not a gRPC response".to_owned(),
             )),
         },
         Some(code) => {
@@ -229,7 +230,7 @@ fn export_grpc(
             Err(grpc_error(code, text, details))
         }
         None => {
-            let message = format!("status {} without a status of gRPC", response.status);
+            let message = format!("HTTP status {} without a gRPC status", response.status);
             Err(match response.status {
                 429 | 502..=504 => ExportError::Retry(message, None),
                 _ => ExportError::Refused(message),
@@ -238,7 +239,7 @@ fn export_grpc(
     }
 }
 
-/// Decides whether a call is worth another attempt, as OTLP specifies.
+/// Returns whether a retry may succeed, as OTLP specifies for each status of gRPC.
 fn grpc_error(code: u32, text: &str, details: Option<&str>) -> ExportError {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_errors_that_may_pass_are_tried_again() {
+    fn only_transient_errors_are_retried() {
         let after = |code: u32, details: Option<&str>| match grpc_error(code, "x", details) {
             ExportError::Retry(_, after) => Some(after),
             ExportError::Refused(_) => None,
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(after(8, Some(&busy)), Some(Some(seconds(7))));
         let unpadded = busy.trim_end_matches('=');
         assert_eq!(after(8, Some(unpadded)), Some(Some(seconds(7))));
-        assert_eq!(after(8, None), None, "too large: it never passes");
+        assert_eq!(after(8, None), None, "too large: not transient");
         assert_eq!(after(14, None), Some(None));
         assert_eq!(after(14, Some("not base64!")), Some(None));
         for code in [2, 3, 7, 12, 13, 16] {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_read_with_care() {
+    fn messages_of_responses_are_shortened_and_printable() {
         assert_eq!(accepted(b"").expect("accepted"), Accepted::default());
         let partial = accepted(b"\x0a\x07\x08\x02\x12\x03a\nb").expect("accepted");
         assert_eq!((partial.rejected, &*partial.message), (2, "a b"));

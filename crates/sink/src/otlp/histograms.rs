@@ -1,4 +1,4 @@
-//! Puts the series of histograms together: `NAME_bucket` with the label `le`, `NAME_sum` and
+//! Builds histograms from their series: `NAME_bucket` with the label `le`, `NAME_sum` and
 //! `NAME_count`. Series that only look like parts of a histogram are sent as counters.
 
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ const BOUND: &str = "le";
 type HistogramKey = (String, String);
 
 /// A series whose name ends like a part of a histogram.
-type Part = (Arc<Series>, SentValue);
+type HistogramPart = (Arc<Series>, SentValue);
 
 /// A histogram: its name, its description and its points.
 pub(super) type NamedHistogram = (String, String, Vec<HistogramDataPoint>);
 
-/// The parts, until all series were seen.
+/// The parts of all histograms, collected until all series were visited.
 #[derive(Debug, Default)]
 pub(super) struct HistogramParts {
     parts: BTreeMap<HistogramKey, CandidateHistogram>,
@@ -28,13 +28,13 @@ pub(super) struct HistogramParts {
 
 #[derive(Debug, Default)]
 struct CandidateHistogram {
-    buckets: Vec<(f64, Part)>,
-    sum: Option<Part>,
-    count: Option<Part>,
+    buckets: Vec<(f64, HistogramPart)>,
+    sum: Option<HistogramPart>,
+    count: Option<HistogramPart>,
 }
 
 impl HistogramParts {
-    /// Takes a counter that may be a part of a histogram. Returns false if it is not.
+    /// Adds a counter that may be a part of a histogram. Returns false if it is not.
     pub(super) fn add(&mut self, series: &Arc<Series>, value: SentValue) -> bool {
         let Some((name, part)) = series.name().rsplit_once('_') else {
             return false;
@@ -60,7 +60,7 @@ impl HistogramParts {
     }
 
     /// Returns the histograms by name, and the series that are parts of none.
-    pub(super) fn finish(self) -> (Vec<NamedHistogram>, Vec<Part>) {
+    pub(super) fn finish(self) -> (Vec<NamedHistogram>, Vec<HistogramPart>) {
         let mut histograms: Vec<NamedHistogram> = Vec::new();
         let mut loose = Vec::new();
         for ((name, _), candidate) in self.parts {
@@ -92,12 +92,12 @@ fn labels_without_bound(series: &Series) -> String {
 }
 
 impl CandidateHistogram {
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn parts(&self) -> impl Iterator<Item = &HistogramPart> {
         let buckets = self.buckets.iter().map(|(_, part)| part);
         buckets.chain(&self.sum).chain(&self.count)
     }
 
-    fn into_parts(self) -> impl Iterator<Item = Part> {
+    fn into_parts(self) -> impl Iterator<Item = HistogramPart> {
         let buckets = self.buckets.into_iter().map(|(_, part)| part);
         buckets.chain(self.sum).chain(self.count)
     }
@@ -107,8 +107,8 @@ impl CandidateHistogram {
         first.map_or_else(String::new, |(series, _)| series.family().help.to_string())
     }
 
-    /// Returns the data point, if the parts are a histogram: with a count and buckets that contain
-    /// each other, up to one without a bound.
+    /// Returns the data point if the parts are a histogram: a count, and cumulative buckets up to
+    /// `+Inf` whose counts do not decrease.
     fn to_point(&self) -> Option<HistogramDataPoint> {
         let (count_series, count) = self.count.as_ref()?;
         let mut buckets: Vec<(f64, f64)> = { self.buckets.iter() }
@@ -132,11 +132,11 @@ impl CandidateHistogram {
             below = *value;
         }
         bounds.pop();
-        let earliest = |time: fn(&SentValue) -> Millis| self.parts().map(move |part| time(&part.1));
+        let times = |time: fn(&SentValue) -> Millis| self.parts().map(move |part| time(&part.1));
         Some(HistogramDataPoint {
             attributes: attributes_of(count_series, None),
-            // A reset of one part is one of all.
-            start_time_unix_nano: nanos(earliest(|value| value.start).max()?),
+            // If one part was reset, so was the histogram.
+            start_time_unix_nano: nanos(times(|value| value.start).max()?),
             time_unix_nano: nanos(count.time),
             count: counts.iter().sum(),
             sum: self.sum.as_ref().map(|(_, sum)| sum.value),

@@ -1,5 +1,7 @@
 //! Turns current values into requests: counters into cumulative monotonic sums, gauges and values
-//! of unknown kind into gauges, buckets with their sums and counts into histograms.
+//! of unknown kind into gauges, buckets with their sums and counts into histograms. The thread of a
+//! receiver calls it once per interval. It only reads the store; the start times of counters and
+//! the series that ended are its own state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,22 +23,23 @@ use super::settings::OtlpSettings;
 const POINTS_MAX: usize = 2000;
 const SCOPE: &str = "pegel";
 
-/// The requests of one interval, and what they leave out.
+/// The requests of one interval, and the number of values that were left out.
 #[derive(Debug, Default)]
 pub struct OtlpExport {
-    /// With the number of data points in each.
+    /// Each with the number of its data points.
     pub requests: Vec<(ExportMetricsServiceRequest, u64)>,
     /// Values that are not numbers.
     pub unsuitable: u64,
 }
 
-/// What is known about the series of one receiver.
+/// Builds the requests of one receiver. Keeps the start time and the last value of each series.
 #[derive(Debug)]
 pub struct MetricBuilder {
     names: Vec<String>,
     except: Vec<String>,
     resource: Resource,
-    /// By the address of the series, which stays valid because the entry holds it.
+    /// Keyed by the address of the series. The entry holds the series, so no other series can get
+    /// the address.
     entries: HashMap<usize, SentSeries>,
     /// The number of the last export.
     exports: u64,
@@ -46,7 +49,7 @@ pub struct MetricBuilder {
 struct SentSeries {
     series: Arc<Series>,
     is_selected: bool,
-    /// Since when the total counts, as far as this output knows.
+    /// The start time of the total: the first value that was sent, or the last one before a reset.
     start: Millis,
     time: Millis,
     value: f64,
@@ -117,9 +120,9 @@ impl MetricBuilder {
         let last = self.exports;
         self.entries.retain(|_, entry| {
             let is_current = entry.export == last;
-            // A series that ended says so, once.
+            // A series that ended is sent once more, with the flag "no recorded value".
             let was_sent = entry.is_selected && entry.time > Millis::MIN;
-            // Parts of histograms are not series of their own for the receiver.
+            // The receiver has no series for a part of a histogram.
             if !is_current && was_sent && !is_histogram_part(&entry.series) {
                 collected.add_ended(&entry.series, entry.start, now);
             }
@@ -156,14 +159,15 @@ impl MetricBuilder {
         if !entry.is_selected {
             return None;
         }
-        // The value of a program holds until the program changes it.
+        // Programs send a value when it changes: until then the last one is valid now.
         let time = match series.family().input {
             _ if latest.last_sampled > entry.time => latest.last_sampled,
             Input::Lane | Input::Programs | Input::Statsd => now,
             _ => return None,
         };
         if entry.time == Millis::MIN {
-            // The real start is unknown: a first point of no length says so.
+            // The real start is unknown. OTLP marks this by a first point whose start equals its
+            // time.
             entry.start = time;
         } else if latest.value < entry.value {
             entry.start = entry.time;
@@ -196,7 +200,7 @@ impl CollectedMetrics {
         self.push(series, value, None);
     }
 
-    /// Adds a point; without a number it ends its series.
+    /// Adds a point. Without a `number` it has the flag "no recorded value", which ends its series.
     fn push(
         &mut self,
         series: &Series,
@@ -211,7 +215,7 @@ impl CollectedMetrics {
             unit: ucum_unit(series.name()),
             points: Vec::new(),
         });
-        // Series of one name may have two kinds; those of the second are gauges.
+        // A metric has one kind. If its series have two, those of the second kind are gauges.
         if metric.kind != family.kind {
             metric.kind = MetricKind::Unknown;
         }
@@ -255,7 +259,7 @@ impl CollectedMetrics {
                     data_points: points.to_vec(),
                     aggregation_temporality: AggregationTemporality::Cumulative as i32,
                 });
-                // Each has about ten buckets.
+                // Smaller chunks: a point has about ten buckets.
                 let message = Metric {
                     unit: ucum_unit(&name).to_owned(),
                     name: name.clone(),
@@ -353,7 +357,8 @@ pub(super) fn nanos(time: Millis) -> u64 {
     u64::try_from(time).unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// Returns the unit in a name, in UCUM. Only units that the name has: receivers append others.
+/// Returns the UCUM code of the unit that a name ends with. No other unit is sent, because
+/// receivers would append it to the name.
 fn ucum_unit(name: &str) -> &'static str {
     let mut words = name.split('_');
     let unit = words.find_map(|word| match word {

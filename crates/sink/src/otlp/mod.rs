@@ -5,11 +5,12 @@
 //! store ──current values──► MetricBuilder ──requests──► client ──HTTP or gRPC──► receiver
 //!                           metrics, start times         │ fails
 //!                                                        ▼
-//!                                          tried again until the next interval
+//!                                          retried until the next interval
 //! ```
 //!
-//! Every receiver has a thread of its own. Values are totals: what could not be sent within an
-//! interval is dropped and counted, and the next values contain it.
+//! Every receiver has its own thread, which only reads current values: a receiver that is slow or
+//! down never delays sampling or another receiver. Values that could not be sent within an interval
+//! are dropped and counted; no increase is lost with them, because the next values are totals.
 
 #[cfg(test)]
 mod builder_tests;

@@ -1,8 +1,8 @@
 //! The thread of one receiver: sends the values of each interval.
 //!
-//! A request that fails is tried again until the next interval begins, after pauses that grow or
-//! after the time that the receiver named. Then it is dropped and its points are counted: the next
-//! values are newer totals. At most the requests of one interval are in memory.
+//! A request that fails is retried until the next interval begins, after pauses that double or
+//! after the time that the receiver requested. Then it is dropped and its points are counted: the
+//! next values are newer totals. At most the requests of one interval are in memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,10 +22,10 @@ use super::settings::OtlpSettings;
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How long the last values are still sent when the agent stops.
+/// How long stopping waits for the last values to be sent.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What an output needs from the agent.
+/// The parts of the agent that an output uses.
 #[derive(Debug)]
 pub struct OtlpOutputOptions {
     pub settings: OtlpSettings,
@@ -71,7 +71,7 @@ struct SharedOtlpOutput {
     rejected: AtomicU64,
     unsuitable: AtomicU64,
     last_error: Mutex<Option<String>>,
-    /// Set when the agent stops: until then, the last values are still sent.
+    /// Set when the agent stops: the time until which the last values are sent.
     stop_at: Mutex<Option<Instant>>,
     wake: Condvar,
     /// Set when the agent stops: ends a wait for the receiver.
@@ -136,7 +136,7 @@ struct OtlpSender<'a> {
     options: &'a OtlpOutputOptions,
     shared: Arc<SharedOtlpOutput>,
     builder: MetricBuilder,
-    /// When the next attempt is allowed.
+    /// The time before which no attempt is made.
     retry_at: Instant,
     pause: Duration,
 }
@@ -195,7 +195,7 @@ impl OtlpSender<'_> {
             if attempt_at >= end {
                 break;
             }
-            // Returns at once when the agent stops: the last attempt does not wait.
+            // Returns at once when the agent stops: the last values are sent without a pause.
             if stop_at.is_none() && !self.wait_until(attempt_at) {
                 continue;
             }
@@ -203,7 +203,7 @@ impl OtlpSender<'_> {
             let timeout = settings.timeout.duration();
             let (timeout, abort) = match stop_at {
                 None => (timeout, Some(self.shared.abort.clone())),
-                // The last values have until then.
+                // The last values are sent until this time.
                 Some(end) => (
                     timeout.min(end.saturating_duration_since(Instant::now())),
                     None,
@@ -248,7 +248,7 @@ impl OtlpSender<'_> {
         } else if last_error.take().is_some() {
             tracing::info!(
                 receiver = shared.receiver,
-                "values are sent to an OTLP receiver again"
+                "sending values to an OTLP receiver works again"
             );
         }
     }

@@ -70,7 +70,7 @@ impl Setting for OtlpReceiver {
 fn validation_error(settings: &OtlpSettings) -> Option<String> {
     let has_path = !matches!(&*settings.url.0.path, "" | "/");
     if has_path && settings.protocol == OtlpProtocol::Grpc {
-        return Some("gRPC has a path of its own: remove it from the URL".to_owned());
+        return Some("protocol grpc accepts no path; remove it from the URL".to_owned());
     }
     let is_invalid = |name: &&String| {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -82,7 +82,7 @@ fn validation_error(settings: &OtlpSettings) -> Option<String> {
     }
     let is_text = |value: &Secret| value.reveal().bytes().all(|b| (b' '..=b'~').contains(&b));
     let invalid = settings.headers.iter().find(|(_, value)| !is_text(value));
-    invalid.map(|(name, _)| format!("the header {name} has characters that are not ASCII"))
+    invalid.map(|(name, _)| format!("headers: the value of {name} is not printable ASCII"))
 }
 
 impl OtlpSettings {
@@ -100,7 +100,7 @@ impl OtlpSettings {
     }
 }
 
-/// A URL of a receiver. Its path may be a secret and is never shown.
+/// The URL of a receiver. Its path may contain a secret and is never shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpUrl(pub ServerUrl);
 
@@ -149,7 +149,7 @@ impl FromStr for OtlpProtocol {
         match text {
             "http" => Ok(OtlpProtocol::Http),
             "grpc" => Ok(OtlpProtocol::Grpc),
-            _ => Err(format!("\"{text}\" is none of them")),
+            _ => Err(format!("unknown protocol \"{text}\"")),
         }
     }
 }

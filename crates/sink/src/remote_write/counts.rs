@@ -1,4 +1,4 @@
-//! The counts of one target.
+//! The counts of one target, for `/status` and `pegel_remote_write_*`.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -14,12 +14,12 @@ pub struct RemoteWriteCounts {
     pub shards: u64,
     /// Samples that the receiver confirmed.
     pub sent: u64,
-    /// Of these, samples that were not newer than what was sent of their series before.
+    /// Confirmed samples that were not newer than what was sent of their series before.
     pub sent_late: u64,
     pub requests: u64,
     /// Bytes of requests that the receiver confirmed, compressed.
     pub bytes: u64,
-    /// Failed attempts that were or will be repeated.
+    /// Failed attempts to send a request; each is retried.
     pub errors: u64,
     /// Samples that the receiver refused.
     pub refused: u64,
@@ -42,7 +42,7 @@ pub struct RemoteWriteCounts {
     /// The time of the newest sample that was confirmed.
     pub newest_sent: Option<Millis>,
     pub last_error: Option<String>,
-    /// The last answer with which samples were refused.
+    /// The last response that refused samples.
     pub last_refusal: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct TargetCounters {
     pub damaged: AtomicU64,
     pub pending: AtomicU64,
     pub pending_bytes: AtomicU64,
-    /// 0 before the first one.
+    /// 0 before the first confirmed sample.
     pub newest_sent: AtomicI64,
     pub last_error: Mutex<Option<String>>,
     pub last_refusal: Mutex<Option<String>>,

@@ -8,15 +8,17 @@
 //!                                           position file: what the receiver confirmed
 //! ```
 //!
-//! Every target has a thread of its own that reads the log from its position on, so that late
-//! samples are sent too, and nothing is sent twice but what was not confirmed. What is sent is a
-//! function of the log alone. A round ends before the next one begins: samples of a series stay in
-//! order however many shards there are. The end of a round is stored before it is sent, and a round
-//! that is repeated after a crash consists of the same requests: a receiver that refuses a request
-//! with a sample that it has (Prometheus does) refuses no other sample with it.
+//! Every target has its own thread, which reads the log from its position on, so that late samples
+//! are sent too. Samples are sent at least once: again only if they were not confirmed. What is
+//! sent depends on the log alone. A round ends before the next one begins, so that samples of a
+//! series stay in order with any number of shards. The end of a round is stored before the round is
+//! sent, and a round that is repeated after a crash consists of the same requests: a receiver that
+//! refuses a whole request because it has one of its samples (as Prometheus does) refuses no new
+//! sample.
 //!
-//! A target that does not accept samples delays nothing but itself. Segments of the log wait for it
-//! up to a number of bytes; beyond that, the oldest samples are dropped and counted.
+//! A target that does not accept samples delays neither sampling nor other targets. Segments of the
+//! log are kept for it up to a number of bytes (`lag`); beyond that, the oldest samples are dropped
+//! and counted.
 
 mod counts;
 mod output;

@@ -16,10 +16,11 @@ use super::counts::{RemoteWriteCounts, TargetCounters};
 use super::settings::{RemoteWriteTarget, WriteMessage};
 use super::target::{LogRelease, SharedTarget, TargetOptions, TargetThread};
 
-/// How long what is left is still sent when the agent stops. The rest is sent after its next start.
+/// How long stopping waits for the remaining samples to be sent. The rest is sent after the next
+/// start.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What the output needs from the agent.
+/// The parts of the agent that the output uses.
 #[derive(Debug)]
 pub struct RemoteWriteOptions {
     pub targets: Vec<RemoteWriteTarget>,
@@ -29,17 +30,17 @@ pub struct RemoteWriteOptions {
     pub interval: Millis,
     /// The directory of the targets' positions.
     pub dir: PathBuf,
-    /// Opened with `keep_log`.
+    /// Must be opened with `keep_log`: segments stay until they are released.
     pub store: Store,
     pub supervisor: Supervisor,
 }
 
-/// The output to all targets. Dropping it sends what is left and ends its threads.
+/// The output to all targets. Dropping it sends the remaining samples and ends its threads.
 #[derive(Debug)]
 pub struct RemoteWriteOutput {
     targets: Vec<RunningTarget>,
     store: Store,
-    /// The samples that were not in the log before the start.
+    /// The store's count of samples that are not in the log, at the start of this output.
     unlogged_before: u64,
 }
 
@@ -120,7 +121,8 @@ impl Drop for RemoteWriteOutput {
     fn drop(&mut self) {
         for target in &self.targets {
             target.shared.is_stopping.store(true, Ordering::Relaxed);
-            // Not between the check and the wait of the thread.
+            // The lock ensures that the thread does not miss the notification between its check of
+            // the flag and its wait.
             drop(target.shared.waits.lock());
             target.shared.wake.notify_all();
         }

@@ -16,7 +16,7 @@ use super::sample_stream::StreamPosition;
 
 const FILE_NAME: &str = "position";
 const MAGIC: &str = "pegel-remote-write-1";
-/// The length of the line: shorter ones are filled with spaces.
+/// The length of the line, which is padded with spaces.
 const LINE_BYTES: usize = 256;
 
 /// A round that was begun.
@@ -33,7 +33,7 @@ pub(super) struct PendingRound {
 pub(super) struct SavedPosition {
     /// Everything before it was confirmed, refused or dropped.
     pub confirmed: StreamPosition,
-    /// The segment from which on a stream is read that continues at the position.
+    /// The segment at which a stream must begin to read in order to continue at the position.
     pub state_segment: u64,
     pub pending: Option<PendingRound>,
 }
@@ -53,7 +53,7 @@ impl PositionFile {
         }
     }
 
-    /// Reads the position; `None` if there is no file. A damaged one is an error.
+    /// Reads the position; `None` if there is no file. A damaged file is an error.
     pub(super) fn load(&self) -> io::Result<Option<SavedPosition>> {
         let mut text = Vec::new();
         match File::open(&self.path) {
@@ -61,7 +61,7 @@ impl PositionFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the position is damaged");
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the position file is damaged");
         parse_line(&text).map(Some).ok_or_else(damaged)
     }
 
@@ -80,7 +80,7 @@ impl PositionFile {
         };
         let written = file.write_all_at(line(position).as_bytes(), 0);
         if written.is_err() || fs::symlink_metadata(&self.path).is_err() {
-            // Opened again next time, also if it was removed.
+            // Opened again for the next attempt: the file may have been removed.
             self.file = None;
         }
         written
@@ -137,8 +137,8 @@ fn parse_line(bytes: &[u8]) -> Option<SavedPosition> {
     })
 }
 
-/// Parses a position file, for `fuzz/`. Returns whether it is valid and reads back from what is
-/// written for it.
+/// Parses a position file, for `fuzz/`. Returns `None` if it is malformed, otherwise whether
+/// writing and parsing the position again gives the same.
 pub fn parse_position(bytes: &[u8]) -> Option<bool> {
     let position = parse_line(bytes)?;
     Some(parse_line(line(&position).as_bytes()) == Some(position))

@@ -1,4 +1,5 @@
-//! The requests of a round: which series they have, and their bytes.
+//! Splits a round into requests and encodes them. The same samples always give the same requests,
+//! because a round that is repeated must not differ from what the receiver may have stored.
 
 use bytes::Bytes;
 use pegel_metric::Millis;
@@ -21,8 +22,8 @@ pub(super) struct PlannedRequest<'r> {
     pub is_late: bool,
 }
 
-/// Splits the samples of a round into requests: for each shard, the requests in their order. The
-/// same samples give the same requests in every process. Late samples have requests of their own,
+/// Splits the samples of a round into requests. Returns the requests of each shard in order. The
+/// same samples give the same requests in every process. Late samples are in separate requests,
 /// after the others.
 pub(super) fn plan_requests<'r>(
     (in_order, late): (&'r GroupedSamples, &'r GroupedSamples),
@@ -78,7 +79,7 @@ pub(super) struct RequestBytes {
     v1: RequestEncoderV1,
     v2: RequestEncoderV2,
     snappy: Snappy,
-    /// The numbering of symbols that the encoder knows.
+    /// The numbering of the symbols that the encoder has, see [`TargetSeries::numbering`].
     numbering: u32,
 }
 
@@ -117,7 +118,7 @@ impl RequestBytes {
                 self.snappy.0.compress_vec(self.v1.message())
             }
         };
-        // Only more than four gigabytes cannot be compressed.
+        // Compression fails only beyond four gigabytes.
         packed.unwrap_or_default().into()
     }
 

@@ -1,10 +1,10 @@
-//! When a failed request is repeated.
+//! The pauses before a failed request is repeated.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The longest pause that a receiver can ask for.
+/// The longest pause that a receiver can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 
 /// The pauses between attempts: twice as long each time.
@@ -18,7 +18,7 @@ impl Default for RetryPause {
 }
 
 impl RetryPause {
-    /// Returns the pause before the next attempt: at least what the receiver asks for.
+    /// Returns the pause before the next attempt: at least `retry_after`.
     pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(PAUSE_MAX);

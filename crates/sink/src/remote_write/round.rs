@@ -1,4 +1,5 @@
-//! The samples that are sent together, by series.
+//! The samples that are sent together, by series. The thread of a target fills a round from the
+//! stream and clears it when all of its requests are confirmed, refused or dropped.
 
 use pegel_metric::Millis;
 
@@ -21,7 +22,7 @@ pub(super) struct Round {
     late: Vec<SlotSample>,
     /// Samples that are not sent because another series has the same labels.
     pub hidden: u64,
-    /// All samples that were taken from the log, also those that are not chosen.
+    /// All samples that were taken from the log, including those that are not sent.
     pub taken: u64,
 }
 
@@ -65,8 +66,8 @@ impl Round {
         GroupedSamples::group(&self.in_order, table.len())
     }
 
-    /// Returns the late samples by series, sorted by time; of several with one time the last
-    /// remains. The number of the others is returned too.
+    /// Returns the late samples by series, sorted by time, and the number of duplicates: of several
+    /// samples of a series with one time, only the last is returned.
     pub(super) fn late_series(&self, table: &TargetSeries) -> (GroupedSamples, u64) {
         let grouped = GroupedSamples::group(&self.late, table.len());
         let mut sorted = GroupedSamples::default();
@@ -120,7 +121,7 @@ impl GroupedSamples {
         let mut start = 0;
         for (_, from, count) in &mut series {
             let end = start + *count;
-            // The end of what is placed so far.
+            // The end of the samples of this series that are copied so far.
             (*from, *count) = (start, start);
             start = end;
         }

@@ -5,7 +5,8 @@
 //! last one, and the values of the row (decision 0041 describes both for queries). The result
 //! depends on the log alone, not on the time at which it is read, so that a stream that begins
 //! again at a position continues with the same samples. The values of an idle group are therefore
-//! known with its next row, a minute later at most.
+//! known only with its next row, at most a minute later. The thread of one target owns a stream; it
+//! never changes the log.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -17,15 +18,15 @@ use pegel_store::{LogPosition, LogReader, LogStep, LogVisitor, Store};
 use super::round::Round;
 use super::series_table::TargetSeries;
 
-/// How long after a row of an idle group the next one follows at the latest, unless the agent
-/// stopped: as in the store's queries.
+/// The longest time between two rows of an idle group, unless the agent stopped: as in the store's
+/// queries.
 const IDLE_ROW_MAX: Millis = 65_000;
-/// How long before a row the last one of its group may be to tell something of the time between:
-/// PromQL's lookback, after which a series has ended anyway, and a little more.
+/// The longest time between two rows of a group for which stale markers and idle values are
+/// derived: PromQL's lookback, after which a series has ended anyway, and half a minute.
 const LAST_ROW_MAX: Millis = 330_000;
-/// The most segments that are read for what was before a position.
+/// The most segments before a position that are read to restore the state of the stream.
 const STATE_SEGMENTS_MAX: usize = 4;
-/// Samples that are discarded at once while a stream goes to its position.
+/// The most samples that are read at once, and discarded, while a stream advances to its position.
 const DISCARDED_MAX: usize = 1 << 16;
 /// A series number without a slot.
 const NO_SLOT: u32 = u32::MAX;
@@ -34,16 +35,16 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct StreamPosition {
     pub log: LogPosition,
-    /// The number of samples after this place of the log that are part of what was taken.
+    /// The number of samples that were taken from the frame at `log`.
     pub samples: u64,
 }
 
-/// Why a round ended.
+/// The reason why a round ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RoundEnd {
-    /// It has as many samples as wanted, or the position is reached.
+    /// The round has the requested number of samples, or the position is reached.
     Full,
-    /// Everything that is written was read.
+    /// The end of the log is reached.
     EndOfLog,
 }
 
@@ -52,7 +53,7 @@ pub(super) enum RoundEnd {
 pub(super) struct StreamLosses {
     /// Frames with samples that could not be decoded.
     pub damaged_frames: u64,
-    /// Times that segments were missing.
+    /// The number of gaps: segments that are missing.
     pub gaps: u64,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct SampleStream {
     segment: SegmentNumbers,
     /// The last row of each group.
     groups: HashMap<Arc<str>, RowEvent>,
-    /// What is decoded of the frame before the reader's position and not taken.
+    /// The decoded frame before the reader's position, without the samples that were taken.
     frame: FrameEvents,
     /// The position of that frame, and the samples taken from it.
     frame_start: LogPosition,
@@ -84,7 +85,7 @@ pub(super) struct SampleStream {
 struct SegmentNumbers {
     groups: HashMap<u64, Arc<GroupSlots>>,
     series: Vec<u32>,
-    /// Numbers beyond the list, which only damage produces.
+    /// Slots of numbers beyond the list, which only a damaged log has.
     others: HashMap<u64, u32>,
 }
 
@@ -93,7 +94,7 @@ struct SegmentNumbers {
 struct GroupSlots {
     name: Arc<str>,
     slots: Vec<u32>,
-    /// Whether values hold between rows.
+    /// Whether values stay valid between rows: those of programs.
     is_held: bool,
 }
 
@@ -101,7 +102,7 @@ struct GroupSlots {
 #[derive(Debug, Default)]
 struct FrameEvents {
     events: VecDeque<StreamEvent>,
-    /// The progress within the first event.
+    /// How much of the first event was taken.
     progress: EventProgress,
 }
 
@@ -119,16 +120,16 @@ struct RowEvent {
     present: Vec<u64>,
 }
 
-/// How far an event was taken.
+/// The progress within an event.
 #[derive(Debug, Default)]
 struct EventProgress {
-    /// The next tick at which values of the last row hold; `None` before the first and after the
-    /// last one.
+    /// The next tick that gets the values of the last row; `None` if there is no further one.
     tick: Option<Millis>,
     is_begun: bool,
     /// Slots that get a stale marker.
     ended: Vec<u32>,
-    /// The next entry of the part that is being taken.
+    /// The index of the next sample in the part that is being taken: ticks, stale markers or
+    /// values.
     next: usize,
 }
 
@@ -145,8 +146,8 @@ impl RowEvent {
 }
 
 impl SampleStream {
-    /// Creates a stream that continues at a position. It is read from a segment before that on, for
-    /// the last rows of groups and the newest times of series.
+    /// Creates a stream that continues at a position. It begins to read at an earlier segment,
+    /// which restores the last rows of groups and the newest times of series.
     pub(super) fn new(
         store: &Store,
         table: TargetSeries,
@@ -181,7 +182,7 @@ impl SampleStream {
                 break;
             }
         }
-        // What was lost before the position was counted then.
+        // Losses before the position were counted when it was passed the first time.
         stream.losses = StreamLosses::default();
         if start > from.log.segment && from.log.segment > 0 {
             stream.losses.gaps = 1;
@@ -203,8 +204,8 @@ impl SampleStream {
         }
     }
 
-    /// Returns the segment from which on a stream must be read that continues here: the last rows
-    /// of all groups follow.
+    /// Returns the segment at which a stream must begin to read in order to continue here: it
+    /// contains or precedes the last rows of all groups.
     pub(super) fn state_segment(&self) -> u64 {
         let oldest = self.newest_row.saturating_sub(LAST_ROW_MAX);
         let is_enough = |(_, before): &&(u64, Millis)| *before <= oldest;
@@ -238,7 +239,7 @@ impl SampleStream {
                 }
                 continue;
             }
-            // Within one frame, the number of samples decides.
+            // Positions within one frame differ in the number of samples.
             let of_frame = { until }.filter(|until| until.log == self.frame_start);
             let left = of_frame.map_or(u64::MAX, |until| until.samples - self.frame_taken);
             self.take_from_frame(round, max, left);
@@ -268,7 +269,8 @@ impl SampleStream {
         Ok(true)
     }
 
-    /// Forgets the numbers of the segment before, and what was not used for a while.
+    /// Forgets the numbers of the previous segment, and groups and series that were not used
+    /// recently.
     fn begin_segment(&mut self) {
         self.is_segment_new = false;
         self.segment = SegmentNumbers::default();
@@ -350,12 +352,12 @@ impl SampleStream {
 }
 
 impl EventProgress {
-    /// Determines what a row tells besides its values.
+    /// Determines the stale markers and the idle values that precede the values of a row.
     fn begin(&mut self, row: &RowEvent, last: Option<&RowEvent>, interval: Millis) {
         if std::mem::replace(&mut self.is_begun, true) {
             return;
         }
-        // A row before the last one is late: it tells nothing of the rows between.
+        // A row that is older than the last one is late: nothing is derived from it.
         let is_next = |last: &&RowEvent| {
             last.time < row.time && row.time.saturating_sub(last.time) <= LAST_ROW_MAX
         };

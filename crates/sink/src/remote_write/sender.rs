@@ -1,4 +1,5 @@
-//! Posts requests to a receiver, over one connection that stays open.
+//! Posts requests to a receiver over a connection that stays open, and classifies the responses.
+//! Every wait is bounded by the timeout of a request.
 
 use std::io;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use pegel_http_client::{
 use super::retry::parse_retry_after;
 use super::settings::RemoteWriteSettings;
 
-/// The part of a response that is shown.
+/// The most bytes of a response that are reported.
 const MESSAGE_BYTES_MAX: usize = 300;
-/// How version 2.0 reports what was stored.
+/// The header in which a receiver of version 2.0 reports how many samples it stored.
 const WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PostOutcome {
     Stored,
-    /// The receiver will not accept the request later either. `written` is the number of samples
-    /// that it stored nevertheless, as far as it says.
+    /// A retry would be refused again. `written` is the number of samples that were stored
+    /// nevertheless, if the receiver reports it.
     Refused {
         message: String,
         written: u64,
@@ -59,7 +60,7 @@ impl WriteSender {
     pub(super) fn post(&mut self, body: &Bytes, is_v2: bool, attempt: u32) -> PostOutcome {
         let was_open = self.connection.is_some();
         let mut answer = self.exchange(body, is_v2, attempt);
-        // A receiver closes a connection that was idle: that is not a failure.
+        // The receiver may have closed an idle connection: retry at once on a new one.
         if was_open && answer.as_ref().is_err_and(is_closed) {
             answer = self.exchange(body, is_v2, attempt);
         }
@@ -94,7 +95,7 @@ impl WriteSender {
             host: url.host_header(),
             headers: &headers,
         };
-        // Taken out: after an error it is not used again.
+        // Removed first, so that a connection is not used again after an error.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect(deadline)?,
@@ -163,8 +164,8 @@ fn classify(response: &ShortResponse, is_v2: bool) -> PostOutcome {
         text => format!("HTTP status {status}: {text}"),
     };
     match status {
-        // A receiver of 1.0 that does not look at the type finds no series in a message of 2.0,
-        // and does not say what it stored.
+        // A receiver of 1.0 that ignores the content type finds no series in a message of 2.0: it
+        // answers with success, without the header.
         200..300 if is_v2 && written.is_none() => PostOutcome::NoVersion2,
         200..300 => PostOutcome::Stored,
         415 if is_v2 => PostOutcome::NoVersion2,
@@ -177,7 +178,7 @@ fn classify(response: &ShortResponse, is_v2: bool) -> PostOutcome {
             message,
             written: written.unwrap_or(0),
         },
-        // Redirects are not followed; the configuration can be corrected.
+        // Redirects are not followed. They are retried until the configuration is corrected.
         _ => PostOutcome::Retry {
             message,
             after: None,

@@ -1,4 +1,4 @@
-//! The labels with which series are sent, and the rules that choose them.
+//! Determines the labels with which series are sent, and which series are sent (`keep`, `drop`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use pegel_query::promql::{LabelSet, NodeLabels};
 
 use super::settings::SeriesSelector;
 
-/// How one target names series, and which of them it gets.
+/// The labels and the selection of series for one target.
 #[derive(Debug)]
 pub(super) struct SeriesLabels {
     pub node: Arc<NodeLabels>,
     /// Added to series that do not have them.
     pub external: BTreeMap<String, String>,
-    /// Series to send; all of them without selectors.
+    /// Selectors of series to send; all are sent if it is empty.
     pub keep: Vec<SeriesSelector>,
-    /// Series not to send.
+    /// Selectors of series not to send.
     pub drop: Vec<SeriesSelector>,
 }
 
 impl SeriesLabels {
     /// Returns the labels of a series, as PromQL shows it and with the external labels; `None` if
-    /// the rules do not choose it.
+    /// it is not selected.
     pub(super) fn of(&self, series: &Series) -> Option<LabelSet> {
         let mut labels = self.node.labels_of(series);
         if !self.external.is_empty() {
             let external = self.external.iter();
             let external = external.map(|(name, value)| (name.as_str(), value.as_str()));
-            // Of two labels with one name the first remains.
+            // If two labels have one name, the first is kept.
             labels = LabelSet::new(labels.iter().chain(external));
         }
         let is_of = |selectors: &[SeriesSelector]| {

@@ -1,9 +1,9 @@
 //! The series of one target: their encoded labels, whether they are sent, and the time of their
 //! newest sample.
 //!
-//! A segment of the log numbers its series anew; the table gives each of them a slot that outlives
-//! the segment. Slots of series that neither this segment nor the one before used are removed from
-//! time to time.
+//! Each segment of the log has its own numbers of series; the table gives a series a slot that
+//! stays the same across segments. Slots of series that neither the current nor the previous
+//! segment contains are removed from time to time, when a segment begins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,25 +16,25 @@ use pegel_wire::remote_write::{EncodedMetadata, RemoteMetricType, encode_labels}
 use super::series_labels::SeriesLabels;
 use super::symbols::SymbolTable;
 
-/// Slots that may be unused before the table is rebuilt.
+/// The number of unused slots from which on the table is rebuilt.
 const UNUSED_MIN: usize = 1024;
 
 /// Whether the samples of a series are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendChoice {
     Sent,
-    /// The rules do not choose it.
+    /// `keep` and `drop` exclude it.
     NotChosen,
     /// Another series has the same labels and precedes it.
     Hidden,
 }
 
-/// What a target knows of a series.
+/// The state of a series for one target.
 #[derive(Debug)]
 pub(super) struct SeriesSlot {
     series: Arc<Series>,
     pub choice: SendChoice,
-    /// The encoded labels of version 1.0; empty for a series that is not chosen.
+    /// The encoded labels of version 1.0; empty for a series that is not selected.
     pub labels: Arc<[u8]>,
     /// The labels as numbers of symbols, for version 2.0.
     pub symbols: Box<[u32]>,

@@ -122,7 +122,10 @@ impl Setting for RemoteWriteTargets {
         let mut names: Vec<String> = targets.iter().map(|one| one.0.target_name()).collect();
         names.sort();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("two targets have the name {}: set name", twice[0]);
+            let message = format!(
+                "two targets have the name {}; set name to tell them apart",
+                twice[0]
+            );
             let accepts = RemoteWriteTargets::accepts();
             problems.push(ConfigProblem::value(tree, message, &accepts));
             return None;
@@ -137,7 +140,7 @@ impl Setting for RemoteWriteTargets {
 
 fn validation_error(settings: &RemoteWriteSettings) -> Option<String> {
     if settings.url.is_none() {
-        return Some("no url is set".to_owned());
+        return Some("url is missing".to_owned());
     }
     if settings.target_name().is_empty() {
         return Some("the name is empty".to_owned());
@@ -192,7 +195,7 @@ const OWN_HEADERS: [&str; 9] = [
     "X-Prometheus-Remote-Write-Version",
 ];
 
-/// A URL to which samples are sent. Its path is shown: it is no secret.
+/// A URL to which samples are sent. Its path is shown; its query is not, it may contain a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteUrl(pub ServerUrl);
 
@@ -242,7 +245,7 @@ impl FromStr for WriteMessage {
         [WriteMessage::V1, WriteMessage::V2]
             .into_iter()
             .find(|message| message.to_string() == text)
-            .ok_or_else(|| format!("\"{text}\" is none of them"))
+            .ok_or_else(|| format!("unknown message \"{text}\""))
     }
 }
 
@@ -318,7 +321,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, expected) in [
-            ("[{name: x}]", "no url is set"),
+            ("[{name: x}]", "url is missing"),
             ("[{url: 'vm:8428'}]", "http://"),
             (
                 "[{url: 'http://a/1'}, {url: 'http://a/2'}]",

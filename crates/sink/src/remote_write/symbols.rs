@@ -1,4 +1,4 @@
-//! Texts with numbers, for the symbols of version 2.0.
+//! Numbers texts, for the table of symbols in messages of version 2.0.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,8 @@ use super::super::series_table::TargetSeries;
 use super::{LAG_CHECK_INTERVAL, RoundShape, SendEnd, Shard, TargetThread};
 
 impl TargetThread<'_> {
-    /// Sends the samples of the round; each shard its requests, one after the other.
+    /// Sends the samples of the round: shards at the same time, the requests of a shard one after
+    /// the other.
     pub(super) fn send(&mut self, table: &TargetSeries, shape: RoundShape) -> SendEnd {
         let counters = &self.shared.counters;
         let in_order = self.round.series_in_order(table);
@@ -41,7 +42,7 @@ impl TargetThread<'_> {
             .collect();
         let ended = match busy.pop() {
             None => SendEnd::Done,
-            // The last one on this thread.
+            // The last shard is sent on this thread.
             Some((last, of_last)) => thread::scope(|scope| {
                 let others = busy.into_iter().map(|(shard, requests)| {
                     scope.spawn(move || this.send_shard(shard, &requests, table, is_repeated))
@@ -122,7 +123,7 @@ impl TargetThread<'_> {
                 }
                 PostOutcome::Retry { message, after } => {
                     self.shared.set_error(&message);
-                    // Its samples may be stored although the answer was lost.
+                    // The receiver may have stored the samples although its response was lost.
                     is_repeated = true;
                     let ended = self.pause(pause.next(after));
                     if ended != SendEnd::Done {
@@ -134,7 +135,7 @@ impl TargetThread<'_> {
         SendEnd::Done
     }
 
-    /// Waits before the next attempt, unless the agent stops or too much waits.
+    /// Waits before the next attempt, unless the agent stops or `lag` is exceeded.
     fn pause(&self, pause: Duration) -> SendEnd {
         let until = Instant::now() + pause;
         loop {

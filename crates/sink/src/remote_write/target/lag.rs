@@ -1,4 +1,4 @@
-//! Bounds what waits for a receiver.
+//! Bounds the part of the log that is kept for a receiver, by dropping the oldest samples.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::super::sample_stream::{RoundEnd, SampleStream};
 use super::{LAG_CHECK_INTERVAL, TargetThread};
 
 impl TargetThread<'_> {
-    /// Returns whether more bytes wait than may. Determined once a second.
+    /// Returns whether more than `lag` bytes wait. Measured at most once a second.
     pub(super) fn is_lag_exceeded(&self) -> bool {
         let mut checked = self.lag_checked.lock();
         let now = Instant::now();
@@ -43,14 +43,14 @@ impl TargetThread<'_> {
         lag
     }
 
-    /// Reads samples without sending them, until few enough wait.
+    /// Reads samples without sending them, until the rest is within the limit.
     pub(super) fn drop_oldest(&mut self, stream: &mut SampleStream) -> io::Result<()> {
         let bound = self.options.settings.lag_bytes();
         let counters = &self.shared.counters;
         tracing::warn!(
             receiver = self.shared.name,
             bytes = bound,
-            "more samples wait than permitted (lag); dropping the oldest"
+            "waiting samples exceed lag; dropping the oldest"
         );
         while self.measure_lag(stream.position().log) > bound {
             self.round.clear();

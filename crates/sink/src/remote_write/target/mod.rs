@@ -1,4 +1,6 @@
-//! The thread of one target: reads rounds from the log and sends them.
+//! The thread of one target: reads rounds from the log and sends them. It stores the end of a round
+//! before it sends it and the position after the round was confirmed, so that a restarted agent
+//! repeats the same requests and skips no sample. It never blocks the writer of the log.
 
 mod delivery;
 mod lag;
@@ -28,13 +30,13 @@ pub(super) use shared::{LogRelease, SharedTarget};
 
 /// How often the number of waiting bytes is determined.
 const LAG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How many full requests of a shard a round has if much waits. More samples of each series are then
-/// in one request, which has its labels once.
+/// The number of full requests per shard in a round if many samples wait. A larger round has more
+/// samples of each series in one request, which contains the labels of a series once.
 const REQUESTS_PER_ROUND: usize = 4;
 /// The pause after a failure to read the log.
 const READ_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a target needs.
+/// The parts of the agent that a target uses.
 #[derive(Debug)]
 pub(super) struct TargetOptions {
     pub settings: Arc<RemoteWriteSettings>,
@@ -46,12 +48,12 @@ pub(super) struct TargetOptions {
     pub release: Arc<LogRelease>,
 }
 
-/// Why sending ended.
+/// The reason why sending ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendEnd {
     Done,
     Stopping,
-    /// Too many bytes wait: these samples are dropped.
+    /// More than `lag` bytes wait: the samples of the round are dropped.
     LagExceeded,
 }
 
@@ -60,7 +62,7 @@ enum SendEnd {
 struct RoundShape {
     shards: u32,
     samples_per_request: u32,
-    /// Its requests may have been sent before.
+    /// Whether its requests may have been sent before.
     is_repeated: bool,
 }
 
@@ -103,7 +105,9 @@ impl TargetThread<'_> {
         let opened = loop {
             match self.open_stream() {
                 Ok(stream) => break Some(stream),
-                Err(error) => self.shared.set_error(&format!("the log: {error}")),
+                Err(error) => self
+                    .shared
+                    .set_error(&format!("cannot read the log: {error}")),
             }
             if !self.shared.wait(READ_RETRY_PAUSE) {
                 break None;
@@ -130,7 +134,8 @@ impl TargetThread<'_> {
                 Ok((SendEnd::Stopping, _)) => return,
                 Ok((_, end)) => end == RoundEnd::EndOfLog,
                 Err(error) => {
-                    self.shared.set_error(&format!("the log: {error}"));
+                    self.shared
+                        .set_error(&format!("cannot read the log: {error}"));
                     if !self.shared.wait(READ_RETRY_PAUSE) {
                         return;
                     }
@@ -140,15 +145,15 @@ impl TargetThread<'_> {
             if is_at_end && was_stopping {
                 return;
             }
-            // When the agent stops, what was written until then is still sent.
+            // Does not wait when the agent stops: samples that were written until then are sent.
             if is_at_end {
                 self.shared.wait(settings.interval.duration());
             }
         }
     }
 
-    /// Returns the position of an earlier agent, or that of a new target: what is not in blocks
-    /// yet.
+    /// Returns the position that an earlier agent saved. A new target begins with the samples that
+    /// are not in blocks yet.
     fn load_position(&self) -> SavedPosition {
         let of_segment = |segment| SavedPosition {
             confirmed: StreamPosition {
@@ -164,7 +169,7 @@ impl TargetThread<'_> {
             Ok(None) => of_segment(store.oldest_log_segment()),
             Err(error) => {
                 let receiver = &self.shared.name;
-                tracing::error!(receiver, %error, "sending everything that is in the log");
+                tracing::error!(receiver, %error, "cannot read the position; sending everything that is in the log");
                 let oldest = store.log_segments().first().map(|(number, _)| *number);
                 of_segment(oldest.unwrap_or(store.log_end().segment))
             }
@@ -185,7 +190,7 @@ impl TargetThread<'_> {
         SampleStream::new(&self.options.store, table, interval, from)
     }
 
-    /// Sends the round that an earlier agent had begun, as the same requests.
+    /// Sends the round that an earlier agent had begun, in the same requests.
     fn repeat_round(
         &mut self,
         stream: &mut SampleStream,
@@ -211,7 +216,7 @@ impl TargetThread<'_> {
         }
         let requests = shape.shards as usize * REQUESTS_PER_ROUND;
         let max = requests * shape.samples_per_request as usize;
-        // A round that is repeated has a known end, however many samples it has.
+        // A round that is repeated ends where it ended before, regardless of its size.
         let max = until.map_or(max, |_| usize::MAX);
         self.round.clear();
         let end = stream.take(&mut self.round, max, until)?;
@@ -255,7 +260,7 @@ impl TargetThread<'_> {
         counters.hidden.fetch_add(hidden, Ordering::Relaxed);
     }
 
-    /// Lets the store remove what no stream needs that continues at the position.
+    /// Releases the segments of the log that are not needed to continue at the position.
     fn publish_position(&mut self, stream: &SampleStream) {
         let (position, needed) = (stream.position(), stream.state_segment());
         (self.confirmed, self.state_segment) = (position, needed);

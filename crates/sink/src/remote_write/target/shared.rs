@@ -1,4 +1,4 @@
-//! What the thread of a target shares with its handle and with the store.
+//! The state that the thread of a target shares with its handle and with the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use pegel_store::{LogPosition, Store};
 
 use super::super::counts::TargetCounters;
 
-/// What the thread of a target shares with its handle.
+/// The state that the thread of a target shares with its handle.
 #[derive(Debug)]
 pub(in crate::remote_write) struct SharedTarget {
     pub name: String,
     pub counters: TargetCounters,
-    /// Set when the agent stops: what is left is sent once, without repetitions.
+    /// Set when the agent stops: the remaining samples are sent once, without retries.
     pub is_stopping: AtomicBool,
     /// Ends waits for the receiver.
     pub abort: Arc<AtomicBool>,
     pub waits: Mutex<()>,
     pub wake: Condvar,
-    /// What the receiver confirmed; `None` until it is known.
+    /// The position up to which samples are confirmed; `None` until it is loaded.
     pub confirmed: Mutex<Option<LogPosition>>,
     /// The oldest segment of the log that the target needs.
     pub needed_segment: Arc<AtomicU64>,
@@ -37,8 +37,8 @@ impl SharedTarget {
         !self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of the log that are not confirmed: exact if they are in one segment, else
-    /// as determined a second ago.
+    /// Returns the bytes of the log that are not confirmed: exact within one segment, otherwise as
+    /// measured up to a second ago.
     pub(in crate::remote_write) fn pending_bytes(&self, store: &Store) -> u64 {
         let (end, confirmed) = (store.log_end(), *self.confirmed.lock());
         match confirmed {
@@ -67,12 +67,15 @@ impl SharedTarget {
 
     pub(super) fn clear_error(&self) {
         if self.counters.last_error.lock().take().is_some() {
-            tracing::info!(receiver = self.name, "samples are sent again");
+            tracing::info!(
+                receiver = self.name,
+                "sending samples with remote write works again"
+            );
         }
     }
 }
 
-/// Tells the store which segments no target needs.
+/// Releases the segments of the log that no target needs.
 #[derive(Debug)]
 pub(in crate::remote_write) struct LogRelease {
     pub store: Store,
