@@ -151,11 +151,11 @@ impl BodyMemory {
         let refuse =
             |status, message: String| Err((ApiError::new(status, message), DropReason::Malformed));
         let Some((&[flag, ref length @ ..], message)) = body.split_first_chunk::<5>() else {
-            let message = "the body is not a message of gRPC".to_owned();
+            let message = "the body is not a gRPC message".to_owned();
             return refuse(StatusCode::BAD_REQUEST, message);
         };
         if u32::from_be_bytes(*length) as usize != message.len() {
-            let message = "the body is not exactly one message of gRPC".to_owned();
+            let message = "the body is not exactly one gRPC message".to_owned();
             return refuse(StatusCode::BAD_REQUEST, message);
         }
         let encoding = headers.get("grpc-encoding");
@@ -169,7 +169,8 @@ impl BodyMemory {
                 refuse(StatusCode::NOT_IMPLEMENTED, message)
             }
             (_, _) => {
-                let message = "the flag of the message is neither 0 nor 1".to_owned();
+                let message =
+                    "the compressed flag of the gRPC message is neither 0 nor 1".to_owned();
                 refuse(StatusCode::BAD_REQUEST, message)
             }
         }

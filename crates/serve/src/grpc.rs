@@ -1,6 +1,6 @@
-//! gRPC over the routes of the server: the form of responses and errors. A request is one message
-//! (`BodyMemory::unframe_grpc`); its response is one message with the status in the trailers, or a
-//! status alone.
+//! Converts responses of routes to gRPC. A request is one message (`BodyMemory::unframe_grpc`); its
+//! response is one message with the status in the trailers, or a status alone. Routes and their
+//! checks are the same as for HTTP/1.1.
 
 use std::fmt::Write;
 
@@ -19,12 +19,12 @@ const GRPC: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
-/// The largest response; those of inputs are far smaller.
+/// The largest response. Inputs send far smaller ones.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
-/// Longer messages are cut: clients limit the bytes of all headers to 8 KiB.
+/// The most bytes of an error message: clients limit all headers together to 8 KiB.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// Returns whether a request is one of gRPC with protobuf.
+/// Returns whether a request is a gRPC request with protobuf.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -32,7 +32,7 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("+proto") || rest.starts_with(';'))
 }
 
-/// Turns the response of a route into one of gRPC.
+/// Converts the response of a route to a gRPC response.
 pub(crate) async fn grpc_response(response: Response<Body>) -> Response<Body> {
     let (head, body) = response.into_parts();
     if head.status != StatusCode::OK {
@@ -62,7 +62,7 @@ fn message_response(message: &[u8]) -> Response<Body> {
     response
 }
 
-/// A response without a message: the status is in its headers.
+/// Returns a response without a message: the status is in its headers.
 fn status_response(code: RpcCode, text: &str, retry_after: Option<u32>) -> Response<Body> {
     let mut end = text.len().min(MESSAGE_BYTES_MAX);
     while !text.is_char_boundary(end) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_become_a_status_with_the_time_to_try_again() {
+    fn errors_become_a_status_with_the_delay_before_a_retry() {
         let retry = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from(30))]);
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "100 % used\n").headers(retry);
         let response = converted(error.into_response());

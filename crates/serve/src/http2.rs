@@ -1,10 +1,12 @@
-//! HTTP/2, for gRPC only: clients of OpenTelemetry send metrics by it to the same addresses.
+//! Serves HTTP/2 connections, for gRPC only: OpenTelemetry clients send metrics to the same
+//! addresses as all others.
 //!
 //! Requests pass the same checks as those over HTTP/1.1 ([`connection::respond`]): access, sizes of
 //! heads and bodies, the memory of all bodies, the time of a request. A connection counts as one,
-//! whatever it multiplexes, so its concurrent requests and the bytes that it may send ahead are
-//! limited. A request and its response have to end within the time limits of both together, because
-//! a client can also stall by its windows, which writes to the connection do not show.
+//! regardless of how many requests it multiplexes, so its concurrent requests and its unread bytes
+//! are limited. A request and its response must end within the sum of both time limits, because a
+//! client can also stall a response by its flow-control window, which a timeout of writes to the
+//! connection does not detect.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -33,10 +35,11 @@ use crate::server_context::ServerContext;
 
 /// The most concurrent requests of one connection.
 const STREAMS_MAX: u32 = 8;
-/// The bytes that a client may send before they are read, for each request and in all.
+/// The bytes that a client may send before they are read, for each request and for the connection.
 const WINDOW_BYTES: u32 = 64 << 10;
 const FRAME_BYTES_MAX: u32 = 16 << 10;
-/// Requests that a client cancelled before they were read.
+/// The most requests that a client may cancel before they are processed; beyond it, the connection
+/// ends.
 const RESETS_MAX: usize = 16;
 const SEND_BUFFER_BYTES: usize = 16 << 10;
 
@@ -86,8 +89,8 @@ pub(crate) async fn serve<S>(
     connection::count_end(result, &context);
 }
 
-/// Runs the requests of a connection; those that exceed the time are dropped, which resets their
-/// streams.
+/// Runs the requests of a connection. A request that exceeds the time is dropped, which resets its
+/// stream.
 #[derive(Debug, Clone)]
 struct LimitedTasks(Duration);
 
@@ -115,7 +118,7 @@ where
     }
 }
 
-/// Responds to a request of gRPC; others are refused.
+/// Responds to a gRPC request. Other requests are refused.
 async fn respond(
     mut request: Request<Incoming>,
     info: ConnectionInfo,
@@ -132,7 +135,7 @@ async fn respond(
     grpc::grpc_response(connection::respond(request, info, context).await).await
 }
 
-/// Adds the host that HTTP/2 has in the target, where the checks of the guard expect it. If the
+/// Adds the header `Host` for the checks of the guard: HTTP/2 has the host in the target. If the
 /// request has the header as well, the guard checks both.
 fn add_host(request: &mut Request<Incoming>) {
     let authority = request.uri().authority().map(|name| name.as_str());

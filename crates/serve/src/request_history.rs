@@ -1,4 +1,4 @@
-//! The use of the history in one request.
+//! Records the use of the history in one request, for the header `Pegel-History`.
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
 //! Metrics of OpenTelemetry: `POST /v1/metrics` with protobuf or JSON, and the method `Export` of
 //! gRPC's service `MetricsService`.
 //!
-//! 200 if the request was understood; data points that were refused for good are counted in the
-//! response (`partialSuccess`), with the reasons. 400 if it is malformed, 413 if it has too many
-//! samples, 415 for other types. 429 if the sender exceeds its bytes per second, 503 if nothing can
-//! be stored now: nothing of the request is then stored, and the client tries again after
-//! `Retry-After`. Over gRPC the same outcomes are codes of gRPC.
+//! The status is 200 if the request was processed; data points that a retry cannot save are counted
+//! in the response (`partialSuccess`), with the reasons. It is 400 if the request is malformed, 413
+//! if it has too many samples, and 415 for other content types. With 429 (the sender exceeds its
+//! bytes per second) and 503 (the store accepts nothing now) nothing of the request is stored, and
+//! the client retries after `Retry-After`. Over gRPC the same outcomes are codes of gRPC. The
+//! server calls the handlers on blocking threads, never on async workers.
 
 use std::io;
 use std::sync::Arc;
@@ -25,12 +26,12 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 const CONTENT_TYPE: &str = "content-type";
 const RETRY_AFTER: &str = "retry-after";
-/// Seconds after which the allowance of a sender has grown again, and after which a busy store may
-/// accept samples.
+/// `Retry-After` in seconds: for a sender that exceeds its bytes per second, and for a store that
+/// accepts nothing now.
 const SENDER_RETRY: u32 = 30;
 const STORE_RETRY: u32 = 5;
 
-/// What both handlers need.
+/// The parts of the agent that both handlers use.
 #[derive(Debug, Clone)]
 pub struct OtlpInput {
     pub ingest: Arc<Ingest>,
@@ -45,14 +46,14 @@ pub struct OtlpHttp(pub OtlpInput);
 #[derive(Debug)]
 pub struct OtlpGrpc(pub OtlpInput);
 
-/// The form of a request, which is also that of its response.
+/// The encoding of a request and of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageForm {
     Protobuf,
     Json,
 }
 
-/// Why a request failed as a whole, for its response.
+/// The error response to a request that failed as a whole.
 #[derive(Debug)]
 struct ExportFailure {
     status: u16,
@@ -97,7 +98,7 @@ impl OtlpInput {
     }
 }
 
-/// Describes what was refused; empty if nothing was.
+/// Describes the samples that were refused; empty if none was.
 fn partial_message(written: &OtlpResult) -> String {
     if written.refused.is_empty() {
         return String::new();
@@ -181,7 +182,7 @@ impl MessageForm {
             }
             MessageForm::Json if message.is_empty() => write_json(response, &json!({}))?,
             MessageForm::Json => {
-                // A number of 64 bits is a text in OTLP's JSON.
+                // OTLP's JSON writes 64-bit numbers as strings.
                 let partial = json!({
                     "rejectedDataPoints": rejected.to_string(),
                     "errorMessage": message,
@@ -216,7 +217,7 @@ impl MessageForm {
     }
 }
 
-/// Returns the form that a content type names.
+/// Returns the encoding for a content type; `None` if it is not supported.
 fn message_form(content_type: &str) -> Option<MessageForm> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     let is = |name: &str| media_type.eq_ignore_ascii_case(name);

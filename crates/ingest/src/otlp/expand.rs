@@ -1,5 +1,6 @@
 //! Turns data points into samples of Prometheus' series: one for a gauge or a sum, `_bucket`,
-//! `_sum` and `_count` for a histogram, quantiles, `_sum` and `_count` for a summary.
+//! `_sum` and `_count` for a histogram, quantiles, `_sum` and `_count` for a summary. Pure
+//! functions: resets and running totals are the task of `streams`.
 
 use pegel_metric::{DropReason, MetricKind, STALE_NAN, format_value};
 use pegel_wire::otlp::buckets::{
@@ -11,29 +12,29 @@ use pegel_wire::otlp::{DataPoint, MetricData, PointValue, Temporality};
 pub(super) const BOUND: &str = "le";
 pub(super) const QUANTILE: &str = "quantile";
 
-/// A sample without its time: what is added to the name and the labels of its metric, and a value.
+/// A sample without its time: the suffix and the label that it adds to its metric, and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExpandedSample {
     pub suffix: &'static str,
     pub label: Option<(&'static str, String)>,
     pub kind: MetricKind,
     pub value: f64,
-    /// The bound or quantile; NaN for the others.
+    /// The bound or quantile; NaN for samples without one.
     pub bound: f64,
 }
 
-/// How the values of a point relate to those of the points before it.
+/// The relation between the values of a point and those of earlier points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueMode {
-    /// Each stands for itself.
+    /// Independent values.
     Plain,
     /// Totals since the start of the stream.
     Cumulative,
-    /// Increases, which are added up here.
+    /// Increases, which are added to a running total.
     Delta,
 }
 
-/// Why a point is refused.
+/// The reason why a point is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ExpandError {
     #[error("the point has no value")]
@@ -77,7 +78,7 @@ pub(super) fn value_mode(data: MetricData) -> Result<ValueMode, ExpandError> {
     match data {
         MetricData::Gauge => Ok(ValueMode::Plain),
         MetricData::Summary => Ok(ValueMode::Cumulative),
-        // A sum that may fall has no resets.
+        // A sum that is not monotonic has no resets.
         MetricData::Sum {
             temporality: Temporality::Cumulative,
             is_monotonic: false,
@@ -152,7 +153,7 @@ fn number(point: &DataPoint<'_>, data: MetricData) -> Result<ExpandedSample, Exp
     })
 }
 
-/// The bounds of a histogram whose series end; the counts do not matter.
+/// Returns the bounds of a histogram whose series end. The counts are not used.
 fn ended_buckets(value: &PointValue) -> Vec<ClassicBucket> {
     let bounds = value.explicit_bounds.iter();
     let bounds = bounds.filter(|bound| bound.is_finite());
@@ -195,7 +196,7 @@ fn summary_samples(value: &PointValue) -> Vec<ExpandedSample> {
             suffix: "",
             label: Some((QUANTILE, number_text(*quantile))),
             kind: MetricKind::Gauge,
-            // A quantile of no values is not a number: its series has none then.
+            // The quantile of an empty summary is NaN: its series ends.
             value: if value.is_finite() { *value } else { STALE_NAN },
             bound: *quantile,
         });

@@ -17,13 +17,13 @@ const SCOPE_PREFIX: &str = "otel_scope_";
 const RESOURCE_PREFIX: &str = "resource_";
 /// The prefix of a point's label whose key the series itself needs: `le`, `quantile`.
 const EXPORTED_PREFIX: &str = "exported_";
-/// The key for attributes of which no character can be in a label.
+/// The key of attributes whose name has no character that a label may have.
 const UNNAMED: &str = "key";
 
 /// Keys and values.
 pub(super) type OtlpLabels = Vec<(String, String)>;
 
-/// Collects labels; values of one key are joined by `;`, as the specification requires.
+/// Adds a label. Values of the same key are joined by `;`, as the specification requires.
 fn push_label(labels: &mut OtlpLabels, key: String, value: Cow<'_, str>) {
     match labels.iter_mut().find(|(known, _)| *known == key) {
         Some((_, known)) => {
@@ -38,7 +38,7 @@ fn key_of(attribute: &Attribute<'_>) -> String {
     label_name(&attribute.key).unwrap_or_else(|| UNNAMED.to_owned())
 }
 
-/// Returns the attributes in the order of their keys, in which values of one label are joined.
+/// Returns the attributes sorted by key: values of one label are joined in this order.
 fn sorted<'r, 'a>(attributes: &'r [Attribute<'a>]) -> Vec<&'r Attribute<'a>> {
     let mut sorted: Vec<&Attribute<'a>> = attributes.iter().collect();
     sorted.sort_by(|a, b| a.key.cmp(&b.key));
@@ -85,7 +85,7 @@ pub(super) fn scope_labels(scope: &Scope<'_>) -> OtlpLabels {
     labels
 }
 
-/// Returns all labels of a point. `reserved` is the key of the label that its series add.
+/// Returns all labels of a point. `reserved` is the key that its series use: `le` or `quantile`.
 pub(super) fn point_labels(
     resource: &OtlpLabels,
     scope: &OtlpLabels,

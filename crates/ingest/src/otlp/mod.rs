@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Series belong to the input `otlp` and are subject to the same rules as those of all inputs.
-//! Increases are added up here (`streams.rs`), before they are stored: when [`OtlpWriter::write`]
-//! returns, accepted samples are in the log, and a total survives a restart because the next one
-//! continues from it. One request at a time changes the totals. `write` waits for the log and must
-//! not be called from async workers.
+//! Increases (delta temporality) are added to running totals (`streams.rs`) before they are stored.
+//! When [`OtlpWriter::write`] returns, accepted samples are in the log. Totals survive a restart:
+//! the agent continues from the last stored value. One request at a time changes the totals.
+//! `write` waits for the log and must not be called from async workers.
 
 mod expand;
 mod labels;
@@ -38,7 +38,7 @@ use crate::senders::{POINT_BYTES, Sender};
 pub use settings::OtlpInputSettings;
 
 use request::{CollectedSamples, CurrentMetric, OtlpRequest};
-use streams::Streams;
+use streams::OtlpStreams;
 
 /// The most samples of one request.
 const SAMPLES_MAX: usize = 100_000;
@@ -53,15 +53,15 @@ pub enum OtlpMessage<'a> {
 /// The result of a request.
 #[derive(Debug, Default)]
 pub struct OtlpResult {
-    /// Samples that are readable and survive a kill.
+    /// Samples that are in the log: readable, and not lost if the agent is killed.
     pub kept: u64,
     /// Data points that were refused, as a whole or in part.
     pub rejected_points: u64,
-    /// Their samples.
+    /// The samples of the refused data points.
     pub refused: RefusedSamples,
 }
 
-/// Why a request was refused as a whole.
+/// The reason why a request was refused as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpWriteError {
     #[error(transparent)]
@@ -77,9 +77,9 @@ pub struct OtlpInputStatus {
     pub data_points: u64,
     /// Series with totals that were written within the last ten minutes.
     pub totals: u64,
-    /// Samples of increases that were sent again, and not counted again.
+    /// Samples of increases that were sent again, and were not added again.
     pub repeated: u64,
-    /// Resets of cumulative streams that only their start times showed.
+    /// Resets of cumulative streams that were detected only by their start times.
     pub resets: u64,
     pub exemplars_ignored: u64,
 }
@@ -87,16 +87,17 @@ pub struct OtlpInputStatus {
 /// Stores the requests of OTLP.
 #[derive(Debug)]
 pub struct OtlpWriter {
-    /// With a cache of its own: a request holds it while it is read.
+    /// Has its own cache of series, which a request locks while it is parsed.
     points: PointWriter,
     admission: Arc<Admission>,
     settings: OtlpInputSettings,
-    streams: Mutex<Streams>,
+    streams: Mutex<OtlpStreams>,
     requests: AtomicU64,
     data_points: AtomicU64,
     repeated: AtomicU64,
     exemplars: AtomicU64,
-    /// Copies of figures of `streams`, which may be locked while a request waits for the log.
+    /// Copies of counts in `streams`, which may be locked for as long as a request waits for the
+    /// log.
     totals: AtomicU64,
     resets: AtomicU64,
 }
@@ -118,8 +119,8 @@ impl OtlpWriter {
     }
 
     /// Stores the metrics of a request. Fails as a whole if the message is malformed or the store
-    /// accepts nothing at this time; nothing is then changed. Otherwise a refused data point does
-    /// not affect the others.
+    /// accepts nothing now; then nothing is changed. Otherwise a refused data point does not affect
+    /// the others.
     pub fn write(
         &self,
         sender: &Arc<Sender>,
@@ -161,7 +162,7 @@ impl OtlpWriter {
         &self,
         sender: &Arc<Sender>,
         message: OtlpMessage<'_>,
-        streams: &mut Streams,
+        streams: &mut OtlpStreams,
         now: Millis,
     ) -> Result<CollectedSamples, OtlpError> {
         let mut request = OtlpRequest {
@@ -182,7 +183,7 @@ impl OtlpWriter {
         Ok(request.collected)
     }
 
-    /// Increases that are sent again arrived, and what they say is stored.
+    /// Counts increases that were sent again as stored: their total contains them.
     fn count_repeated(&self, sender: &Sender, count: u64) {
         if count > 0 {
             self.admission.count_received(sender, count);
@@ -208,7 +209,7 @@ impl OtlpWriter {
         let mut rejected_points = u64::from(rejected);
         let count = points.len() as u64;
         if count > 0 && !sender.try_charge(count * POINT_BYTES) {
-            // Nothing is stored, so that the whole request can be sent again.
+            // Nothing is stored, so that the client can send the whole request again.
             points.clear();
             rejected_points = u64::from(visited);
             refused = RefusedSamples::default();

@@ -1,4 +1,6 @@
-//! One request: names its metrics, finds their series and collects their samples.
+//! Processes one request while it is parsed: names its metrics, finds their series and collects
+//! their samples. `OtlpWriter` stores the result; nothing is stored before the request was read to
+//! its end.
 
 use std::sync::Arc;
 
@@ -14,41 +16,41 @@ use super::expand::{
 };
 use super::labels::{OtlpLabels, point_labels, resource_labels, scope_labels};
 use super::series_state::DataPointTimes;
-use super::streams::{ExponentialTotal, SeriesSample, Streams};
+use super::streams::{ExponentialTotal, OtlpStreams, SeriesSample};
 use super::{OtlpWriter, SAMPLES_MAX};
 use crate::admission::AdmissionError;
 use crate::point_writer::{IncomingPoint, PointSession};
 use crate::remote_write::RefusedSamples;
 use crate::senders::Sender;
 
-/// The level of all metrics: their programs send them on purpose.
+/// The metric level of all series: metrics that a program sends are always kept.
 const LEVEL: u8 = 1;
-/// Longer descriptions are cut.
+/// The most bytes of a description; longer ones are truncated.
 const HELP_BYTES_MAX: usize = 1024;
 /// How far samples may be ahead of the clock: the limit of the store.
 const FUTURE_MS: Millis = 10 * 60 * 1000;
 
-/// What is collected from a request.
+/// The samples and counts of a request.
 #[derive(Debug, Default)]
 pub(super) struct CollectedSamples {
     pub points: Vec<Point>,
-    /// For each of them, the number of its data point.
+    /// The number of the data point of each sample.
     pub data_points: Vec<u32>,
     pub refused: RefusedSamples,
-    /// All data points, and those that were refused.
+    /// The number of all data points, and of those that were refused.
     pub visited: u32,
     pub rejected: u32,
     pub exemplars: u64,
-    /// Samples of increases that were counted before.
+    /// Samples of increases that were sent again.
     pub repeated: u64,
 }
 
-/// A request that is being read.
+/// The state of a request that is being parsed.
 pub(super) struct OtlpRequest<'a> {
     pub writer: &'a OtlpWriter,
     pub sender: &'a Arc<Sender>,
     pub session: PointSession<'a>,
-    pub streams: &'a mut Streams,
+    pub streams: &'a mut OtlpStreams,
     pub now: Millis,
     pub collected: CollectedSamples,
     pub resource: OtlpLabels,
@@ -59,7 +61,7 @@ pub(super) struct OtlpRequest<'a> {
 /// The metric whose points follow.
 #[derive(Debug)]
 pub(super) struct CurrentMetric {
-    /// `None` if it cannot have one.
+    /// `None` if no character of the name is valid.
     name: Option<String>,
     help: String,
     data: MetricData,
@@ -75,7 +77,7 @@ impl Default for CurrentMetric {
     }
 }
 
-/// Why a data point is refused.
+/// The reason why a data point is refused.
 #[derive(Debug, thiserror::Error)]
 enum DataPointError {
     #[error("the name has no letter or digit")]
@@ -177,7 +179,8 @@ impl OtlpRequest<'_> {
         Ok(())
     }
 
-    /// Adds an increase of an exponential histogram: its buckets depend on all increases so far.
+    /// Adds an increase of an exponential histogram. The scale of its buckets depends on all
+    /// increases so far.
     fn add_exponential_increase(
         &mut self,
         point: &DataPoint<'_>,
@@ -185,7 +188,7 @@ impl OtlpRequest<'_> {
         labels: &OtlpLabels,
     ) -> Result<(), (DataPointError, u64)> {
         let refused = |error| (DataPointError::from(ExpandError::from(error)), 1);
-        // A point that contradicts itself is refused before it changes the total.
+        // An inconsistent point is refused before it changes the total.
         let own = expand(point, self.metric.data).map_err(|error| (error.into(), 1))?;
         self.count_invalid_sum(point);
         let count_series = self.resolve_all(&own[..1], labels)?.remove(0).series;
@@ -210,7 +213,7 @@ impl OtlpRequest<'_> {
         if let Some(at) = times.zero_time(Millis::MIN).filter(|_| total.is_first) {
             out.extend(samples.iter().map(|sample| sample.zero_at(at)));
         }
-        // The total has no start of its own: it never resets while the agent runs.
+        // The total has no start time: it is not reset while the agent runs.
         let times = DataPointTimes {
             start_nanos: 0,
             ..times
@@ -220,7 +223,7 @@ impl OtlpRequest<'_> {
         Ok(())
     }
 
-    /// Counts a sum that is not a number: the rest of its histogram is stored.
+    /// Counts a sum that is not finite. The rest of its histogram is stored.
     fn count_invalid_sum(&mut self, point: &DataPoint<'_>) {
         if point.value.sum.is_some_and(|sum| !sum.is_finite()) && !point.has_no_value {
             let error = ExpandError::NotFinite;

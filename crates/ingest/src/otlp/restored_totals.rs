@@ -1,5 +1,6 @@
-//! Totals of increases whose series is not in use: those of an earlier agent, found in the store,
-//! and those of streams that paused. A stream that continues resumes from its total.
+//! Totals of streams of increases that are not active: those of an earlier agent, which are read
+//! from the store, and those of streams that paused. A stream that continues resumes from its
+//! total.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::time::{Duration, Instant};
 use pegel_metric::{Input, Millis, Selector, Series};
 use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
 
-/// The most totals; further streams that pause start from zero, as after a reset.
+/// The most totals. A stream that pauses beyond this number restarts from zero, as after a reset.
 const TOTALS_MAX: usize = 1 << 17;
-/// How long older samples may be searched, once after the start of the agent.
+/// How long the search for older totals may take, once after the start of the agent.
 const SEARCH_TIME: Duration = Duration::from_secs(2);
-/// A step that contains all times.
+/// A query step so long that all samples are in one bucket.
 const WHOLE_TIME: Millis = 1 << 50;
 
 /// A total, and the time of its last sample if it is known.

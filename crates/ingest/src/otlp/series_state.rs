@@ -1,4 +1,4 @@
-//! What is known of one series of OTLP: its last value, and which increases were counted.
+//! The state of one series of OTLP: its last value, and the increases that were added last.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use crate::compensated_sum::CompensatedSum;
 /// one, because several processes may send to one series.
 const WINDOWS: usize = 4;
 
-/// Finds a series by its name and labels.
+/// A key of maps by which a series is found by its text.
 #[derive(Debug, Clone)]
 pub(super) struct SeriesByText(pub Arc<Series>);
 
@@ -39,7 +39,7 @@ impl Eq for SeriesByText {}
 /// The times of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DataPointTimes {
-    /// As it was sent; 0 if unknown.
+    /// The start time as it was sent; 0 if unknown.
     pub start_nanos: u64,
     pub time_nanos: u64,
     /// The time of its samples.
@@ -79,8 +79,8 @@ impl OtlpSeriesState {
         }
     }
 
-    /// Returns whether an increase was counted before; otherwise it is from now on. Of one that an
-    /// earlier agent counted, only the time of its sample is known.
+    /// Returns whether an increase was added before, and remembers it if not. Of increases that an
+    /// earlier agent added, only the time of the last sample is known.
     pub(super) fn is_repeated(&mut self, times: &DataPointTimes) -> bool {
         let window = (times.start_nanos, times.time_nanos);
         let was_counted = self.windows.is_none() && self.time == times.time;

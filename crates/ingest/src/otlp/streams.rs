@@ -1,12 +1,12 @@
-//! The state of all streams: increases are added up, resets and ended series are detected.
+//! The state of all streams: adds increases to totals and detects resets and series that end.
 //!
 //! A stream of increases (delta temporality) becomes a running total. Increases of several senders
-//! to one series are added; one that is sent again, with the same start and time, is not. A
-//! cumulative stream is stored as it is; if its start changed and its value did not fall, a sample
-//! of zero is inserted, so that readers see the reset.
+//! to one series are added; a duplicate, with the same start and time, is not. A cumulative stream
+//! is stored as it is; if its start changed and its value did not fall, a sample of zero is
+//! inserted, so that readers see the reset.
 //!
-//! A request changes the state before its samples are stored. If it fails, [`Streams::roll_back`]
-//! restores what it changed; the next attempt finds the state as if there had been none.
+//! A request changes the state before its samples are stored. If storing fails,
+//! [`OtlpStreams::roll_back`] restores the state, so that a retry adds every increase once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const SWEEP_MS: Millis = 60 * 1000;
 pub(super) struct SeriesSample {
     pub series: Arc<Series>,
     pub value: f64,
-    /// The bound or quantile; NaN for the others.
+    /// The bound or quantile; NaN for samples without one.
     pub bound: f64,
 }
 
@@ -45,7 +45,7 @@ struct CompositeState {
     exponential: Option<Box<ExponentialTotal>>,
 }
 
-/// The sum of an exponential histogram's increases since the agent started.
+/// The total of an exponential histogram's increases since the agent started.
 #[derive(Debug, Clone)]
 pub(super) struct ExponentialTotal {
     pub buckets: ExponentialBuckets,
@@ -55,14 +55,14 @@ pub(super) struct ExponentialTotal {
     pub is_first: bool,
 }
 
-/// A value that a request replaced.
+/// A value to restore if the request fails.
 #[derive(Debug)]
-enum Replaced {
+enum ReplacedState {
     Series(SeriesByText, Option<OtlpSeriesState>),
     Composite(SeriesByText, Option<CompositeState>),
 }
 
-/// How the members of a histogram changed.
+/// The change of the series of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MembersChange {
     None,
@@ -71,18 +71,18 @@ enum MembersChange {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub(super) struct OtlpStreams {
     series: HashMap<SeriesByText, OtlpSeriesState>,
     composites: HashMap<SeriesByText, CompositeState>,
     /// Loaded with the first increase.
     restored: Option<RestoredTotals>,
-    replaced: Vec<Replaced>,
+    replaced: Vec<ReplacedState>,
     last_swept: Millis,
-    /// How many resets were inserted, since the agent started.
+    /// The number of resets that were inserted since the agent started.
     pub resets: u64,
 }
 
-impl Streams {
+impl OtlpStreams {
     /// Begins a request.
     pub(super) fn begin(&mut self, now: Millis) {
         self.replaced.clear();
@@ -107,12 +107,14 @@ impl Streams {
     pub(super) fn roll_back(&mut self) {
         for replaced in self.replaced.drain(..).rev() {
             match replaced {
-                Replaced::Series(series, Some(state)) => drop(self.series.insert(series, state)),
-                Replaced::Series(series, None) => drop(self.series.remove(&series)),
-                Replaced::Composite(series, Some(state)) => {
+                ReplacedState::Series(series, Some(state)) => {
+                    drop(self.series.insert(series, state))
+                }
+                ReplacedState::Series(series, None) => drop(self.series.remove(&series)),
+                ReplacedState::Composite(series, Some(state)) => {
                     self.composites.insert(series, state);
                 }
-                Replaced::Composite(series, None) => drop(self.composites.remove(&series)),
+                ReplacedState::Composite(series, None) => drop(self.composites.remove(&series)),
             }
         }
     }
@@ -127,8 +129,8 @@ impl Streams {
             .get_or_insert_with(|| RestoredTotals::load(store, now));
     }
 
-    /// Applies a point: adds its samples to `out`, with what they make necessary. Returns false if
-    /// it was counted before.
+    /// Applies a point: adds its samples to `out`, with the samples of zero and stale markers that
+    /// they require. Returns false if the point is a duplicate.
     pub(super) fn apply(
         &mut self,
         times: DataPointTimes,
@@ -172,7 +174,7 @@ impl Streams {
         true
     }
 
-    /// Adds the increase of an exponential histogram to its total; `None` if it was counted before.
+    /// Adds the increase of an exponential histogram to its total; `None` if it is a duplicate.
     pub(super) fn add_exponential(
         &mut self,
         times: DataPointTimes,
@@ -206,7 +208,8 @@ impl Streams {
         let mut state = known.clone().unwrap_or_default();
         state.exponential = Some(Box::new(total.clone()));
         state.last_used = now;
-        self.replaced.push(Replaced::Composite(key.clone(), known));
+        self.replaced
+            .push(ReplacedState::Composite(key.clone(), known));
         self.composites.insert(key, state);
         Ok(Some(total))
     }
@@ -216,18 +219,20 @@ impl Streams {
         let key = SeriesByText(series.clone());
         let known = self.series.get(series.text()).cloned();
         let is_new = known.is_none();
-        self.replaced.push(Replaced::Series(key.clone(), known));
+        self.replaced
+            .push(ReplacedState::Series(key.clone(), known));
         let restored = match (is_new, &mut self.restored) {
             (true, Some(restored)) => restored.take(series.text()),
             _ => None,
         };
         if let Some(total) = restored {
-            // If the request fails, the total is found here again.
+            // If the request fails, the total is restored from here.
             let restored =
                 OtlpSeriesState::new(total.value, total.time.unwrap_or(Millis::MIN), now);
             self.replaced.pop();
             let known = Some(restored.clone());
-            self.replaced.push(Replaced::Series(key.clone(), known));
+            self.replaced
+                .push(ReplacedState::Series(key.clone(), known));
             self.series.insert(key.clone(), restored);
         }
         let state = self.series.entry(key);
@@ -251,9 +256,9 @@ impl Streams {
                 out.push(sample.zero_at(at));
             }
         }
-        // An increase beyond all numbers changes nothing.
+        // An increase that would overflow to infinity is ignored.
         state.total = state.total.plus(sample.value).unwrap_or(state.total);
-        // Increases of several senders are not in order, and a total must not fall.
+        // Increases of several senders are not in order of time; the total must not decrease.
         state.time = state.time.max(times.time);
         state.windows.get_or_insert_default();
         let value = state.total.value();
@@ -338,13 +343,14 @@ impl Streams {
             last_used: now,
             exponential: before.exponential,
         };
-        self.replaced.push(Replaced::Composite(key.clone(), known));
+        self.replaced
+            .push(ReplacedState::Composite(key.clone(), known));
         self.composites.insert(key, state);
         change
     }
 
-    /// Adds what new buckets of a histogram counted at its last point: as much as the bucket below
-    /// them. Otherwise the increase of a bucket that appears later would be missing.
+    /// Adds samples at the time of the last point for buckets that are new, with the count of the
+    /// bucket below. Without them, `rate()` would miss the first increase of a new bucket.
     fn add_earlier_values(
         &self,
         times: DataPointTimes,
@@ -384,8 +390,8 @@ impl Streams {
         }
     }
 
-    /// Returns whether the total of each series is known, or that of none: otherwise the bounds of
-    /// a histogram changed while no agent ran.
+    /// Returns whether the totals of all series are known, or of none. If only some are, the bounds
+    /// of the histogram changed while no agent ran.
     fn has_all_totals(&self, samples: &[SeriesSample]) -> bool {
         let restored = self.restored.as_ref();
         let is_known = |sample: &SeriesSample| {
@@ -410,7 +416,8 @@ impl Streams {
                 time: times.time,
                 value: STALE_NAN,
             }));
-            self.replaced.push(Replaced::Composite(key, Some(known)));
+            self.replaced
+                .push(ReplacedState::Composite(key, Some(known)));
         }
         for sample in samples {
             out.push(

@@ -1,8 +1,8 @@
-//! Values of attributes as text, as labels have them: a text as it is, everything else as JSON.
+//! Writes values of attributes as the text of a label: a string as it is, everything else as JSON.
 
 use std::fmt::Write;
 
-/// Appends a text in JSON's quotes.
+/// Appends a text as a JSON string.
 pub(super) fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Buckets of histograms in the form of Prometheus' classic histograms: upper bounds with the
-//! numbers of all values up to them.
+//! Converts the buckets of histograms to those of Prometheus' classic histograms: upper bounds with
+//! the numbers of all values up to them. Pure functions, which `pegel-ingest` calls.
 //!
 //! Exponential histograms have buckets whose bounds grow by a factor of `2^(2^-scale)`. They are
 //! merged to at most [`SCALE_MAX`], four buckets for each power of two, and to at most
@@ -12,9 +12,9 @@ use super::{BucketRun, ExponentialBuckets, PointValue};
 pub const SCALE_MAX: i32 = 2;
 /// The most classic buckets of one exponential histogram; the scale is reduced for wider ones.
 pub const CLASSIC_MAX: usize = 80;
-/// Scales beyond this have no meaning: all numbers are in one bucket, or every number has its own.
+/// The limit of scales. Beyond it, all numbers are in one bucket or every number has its own.
 const SCALE_LIMIT: i32 = 32;
-/// `2^(n/4)`. As constants: the bounds become labels and must not depend on a library.
+/// `2^(n/4)`. Constants, because the bounds become labels and must be the same on every machine.
 const QUARTERS: [f64; 4] = [
     1.0,
     1.189_207_115_002_721,
@@ -25,21 +25,21 @@ const QUARTERS: [f64; 4] = [
 /// An upper bound, and the number of values up to it.
 pub type ClassicBucket = (f64, u64);
 
-/// Why a histogram is refused.
+/// The reason why a histogram is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
-    #[error("a histogram must have one bucket more than bounds, or neither")]
+    #[error("a histogram must have one bucket more than bounds, or no buckets and no bounds")]
     Length,
     #[error("the bounds of a histogram must increase")]
     Bounds,
-    #[error("the buckets of a histogram have more values than its count")]
+    #[error("the bucket counts of a histogram exceed its count")]
     Count,
     #[error("the scale of an exponential histogram must be from -{SCALE_LIMIT} to {SCALE_LIMIT}")]
     Scale,
 }
 
-/// Returns the buckets of a histogram with explicit bounds, without the last, whose bound is
-/// infinite and whose number is the count.
+/// Returns the buckets of a histogram with explicit bounds, without the last one (`+Inf`), which
+/// equals the count.
 pub fn explicit_buckets(value: &PointValue) -> Result<Vec<ClassicBucket>, BucketError> {
     let (bounds, counts) = (&value.explicit_bounds, &value.bucket_counts);
     if counts.is_empty() && bounds.is_empty() {
@@ -56,7 +56,7 @@ pub fn explicit_buckets(value: &PointValue) -> Result<Vec<ClassicBucket>, Bucket
         if bound.is_nan() || !is_increasing {
             return Err(BucketError::Bounds);
         }
-        // Some senders have a last bound of infinity; its bucket is the one that is left out.
+        // Some senders add a last bound of infinity: its bucket is left out, too.
         if *bound < f64::INFINITY {
             buckets.push((*bound, total.0));
         }
@@ -80,7 +80,8 @@ impl RunningCount {
     }
 }
 
-/// Returns the buckets of an exponential histogram that [`merge_scale`] or [`add_buckets`] made.
+/// Returns the classic buckets of an exponential histogram that [`merge_scale`] or [`add_buckets`]
+/// returned.
 pub fn classic_buckets(
     merged: &ExponentialBuckets,
     count: u64,
@@ -153,7 +154,7 @@ pub fn add_buckets(
 }
 
 impl ExponentialBuckets {
-    /// A histogram without values, whose scale is that of whatever is added.
+    /// Returns a histogram without values. A sum with it has the scale of the other histogram.
     pub fn empty() -> ExponentialBuckets {
         ExponentialBuckets {
             scale: SCALE_MAX,
@@ -232,7 +233,7 @@ fn upper_bound(index: i64, scale: i32) -> f64 {
     };
     let power = i32::try_from(quarters.div_euclid(4));
     let whole = match power {
-        // In two steps: 2^1074 is not a number, its inverse is.
+        // In two steps: 2^1074 overflows, its inverse does not.
         Ok(power) if power < -1022 => 2_f64.powi(-1022) * 2_f64.powi((power + 1022).max(-60)),
         Ok(power) => 2_f64.powi(power.min(1024)),
         Err(_) if quarters < 0 => 0.0,
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Puts values into buckets by the definition of the data model.
+    /// Sorts values into buckets by the definition in the data model of OpenTelemetry.
     fn histogram(scale: i32, values: &[f64]) -> ExponentialBuckets {
         let mut buckets = ExponentialBuckets {
             scale,

@@ -1,4 +1,4 @@
-//! Data points in JSON.
+//! Parses data points in JSON. Unknown fields are ignored.
 
 use super::json_request::read_attributes;
 use super::json_scalars::JsonSpan;

@@ -1,8 +1,8 @@
 //! Walks an `ExportMetricsServiceRequest` in JSON.
 //!
 //! Names of fields are those of the definitions in lower camel case; unknown ones are ignored. The
-//! parts of an object are found in one pass and read afterwards, because a resource or a name may
-//! come after what it applies to.
+//! fields of an object are located in one pass and parsed afterwards, because a resource or a name
+//! may come after the metrics that it applies to.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -178,7 +178,7 @@ fn read_value(span: JsonSpan<'_>) -> Result<Cow<'_, str>, OtlpError> {
     span.fields("value", |key, value| {
         match key {
             "stringValue" => text = value.text(STRING)?,
-            // base64 as it is: protobuf's JSON mapping has the same.
+            // Copied: bytes are base64 in protobuf's JSON mapping, too.
             "bytesValue" => text = value.text(BYTES)?,
             _ => {
                 let mut json = String::new();

@@ -1,6 +1,6 @@
-//! Values in OTLP's JSON: parts of a body with their positions, and the scalars of protobuf's JSON
-//! mapping. 64-bit numbers may be texts, `null` is an absent field, and NaN and infinities are
-//! texts.
+//! Parses values in OTLP's JSON: parts of a body with their positions, and the scalars of
+//! protobuf's JSON mapping. 64-bit numbers may be strings, `null` is an absent field, and NaN and
+//! infinities are strings.
 
 use std::borrow::Cow;
 
@@ -106,7 +106,7 @@ impl<'a> JsonSpan<'a> {
     pub(super) fn text(&self, field: &'static str) -> Result<Cow<'a, str>, OtlpError> {
         match self.value()? {
             JsonValue::Text(text) => text.ok_or(OtlpError::Utf8),
-            _ => Err(self.error(field, "a text")),
+            _ => Err(self.error(field, "a string")),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The protobuf messages of OTLP, as structs: for the requests that Pegel sends, the responses to
-//! those that it gets, and tests. Requests that arrive are read in place.
+//! The protobuf messages of OTLP as structs, for requests that Pegel sends, responses to requests
+//! that it receives, and tests. Received requests are parsed in place, without these structs.
 //!
 //! The code is generated from `crates/wire/proto/opentelemetry` and checked in. The test
 //! `generated` generates it again and compares; `PEGEL_BLESS=1` writes it.

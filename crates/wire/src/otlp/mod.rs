@@ -33,13 +33,13 @@ pub use protobuf_request::read_protobuf;
 
 /// The deepest nesting of lists and maps in the value of an attribute.
 const VALUE_DEPTH_MAX: usize = 8;
-/// The most attributes of one list that are read: more than a series can have labels, so that one
-/// with more is refused and not shortened.
+/// The most attributes of one list that are read. It exceeds the labels that a series may have, so
+/// that a longer list is refused rather than truncated.
 const ATTRIBUTES_MAX: usize = pegel_metric::LABELS_MAX + 1;
 /// The most buckets, bounds or quantiles of one data point.
 const BUCKETS_MAX: usize = 4096;
 
-/// Why a request cannot be read.
+/// The reason why a request cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OtlpError {
     #[error("malformed protobuf message: {0}")]
@@ -52,7 +52,7 @@ pub enum OtlpError {
         field: &'static str,
         expected: &'static str,
     },
-    #[error("a text is not UTF-8")]
+    #[error("a string is not UTF-8")]
     Utf8,
     #[error("more than {1} {0}")]
     TooMany(&'static str, usize),
@@ -83,7 +83,7 @@ pub struct Metric<'a> {
     pub unit: Cow<'a, str>,
 }
 
-/// Whether points are totals since a start, or increases since the point before.
+/// Whether points are totals since a start time, or increases since the previous point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Temporality {
     #[default]
@@ -122,7 +122,7 @@ pub struct DataPoint<'a> {
     /// Nanoseconds since 1970; 0 if unknown.
     pub start_nanos: u64,
     pub time_nanos: u64,
-    /// The flag that says that the point has no value: the series ends.
+    /// The flag "no recorded value": the series ends.
     pub has_no_value: bool,
     pub exemplars: u64,
     pub value: PointValue,

@@ -45,8 +45,8 @@ const PER_UNITS: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
-/// Returns the name of a metric, without the suffixes of its series; `None` if nothing of the name
-/// can stay.
+/// Returns the name of a metric, without the suffixes of its series; `None` if no character of the
+/// name is valid.
 pub fn metric_name(name: &str, unit: &str, data: MetricData) -> Option<String> {
     let mut words: Vec<String> = words(name).map(str::to_owned).collect();
     if words.is_empty() {
@@ -80,7 +80,7 @@ pub fn metric_name(name: &str, unit: &str, data: MetricData) -> Option<String> {
     })
 }
 
-/// Returns the key of the label for an attribute; `None` if nothing of it can stay.
+/// Returns the label name for an attribute; `None` if no character of its key is valid.
 pub fn label_name(key: &str) -> Option<String> {
     let mut name = String::with_capacity(key.len() + 4);
     if key.starts_with(|c: char| c.is_ascii_digit()) {

@@ -12,7 +12,7 @@ pub(super) fn text<'a>(field: &Field<'a>) -> Result<Cow<'a, str>, OtlpError> {
     Ok(Cow::Borrowed(text))
 }
 
-/// Adds a `KeyValue` to a list. Those beyond the most that a series can have are checked only.
+/// Adds a `KeyValue` to a list. Beyond the limit it is validated but not added.
 pub(super) fn push_attribute<'a>(
     attributes: &mut Vec<Attribute<'a>>,
     message: &'a [u8],
@@ -65,7 +65,7 @@ fn read_attribute(message: &[u8], depth: usize) -> Result<Attribute<'_>, OtlpErr
     Ok(Attribute { key, value })
 }
 
-/// Returns an `AnyValue` as text. Of several values in one message the last counts.
+/// Returns an `AnyValue` as text. If a message has several values, the last is used.
 fn read_value(message: &[u8], depth: usize) -> Result<Cow<'_, str>, OtlpError> {
     let mut value = Cow::Borrowed("");
     let mut fields = FieldReader::new(message);

@@ -20,7 +20,7 @@ impl PointKind {
             PointKind::Number => (7, 5, 8),
             PointKind::Histogram => (9, 8, 10),
             PointKind::Exponential => (1, 11, 10),
-            // It has no exemplars; 0 is the number of no field.
+            // No exemplars: 0 is not a valid field number.
             PointKind::Summary => (7, 0, 8),
         }
     }

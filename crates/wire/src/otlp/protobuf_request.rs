@@ -1,7 +1,8 @@
 //! Walks an `ExportMetricsServiceRequest` in protobuf.
 //!
-//! Fields may have any order, and the parts that apply to others may come after them: each level is
-//! scanned for its head first, then for its parts. Scanning skips nested messages by their lengths.
+//! Fields may have any order, and a resource or a name may come after the metrics that it applies
+//! to: each level is scanned twice, first for the fields that describe it, then for its parts.
+//! Scanning skips nested messages by their lengths.
 
 use super::protobuf_attributes::{read_resource, read_scope, text};
 use super::protobuf_points::{PointKind, read_point};
@@ -46,7 +47,7 @@ fn read_scope_metrics(message: &[u8], visitor: &mut dyn MetricVisitor) -> Result
 
 fn read_metric(message: &[u8], visitor: &mut dyn MetricVisitor) -> Result<(), OtlpError> {
     let mut metric = Metric::default();
-    // Of several kinds of data in one message the last counts, as for every `oneof`.
+    // If a message has several kinds of data, the last is used, as for every `oneof`.
     let mut data: Option<Field<'_>> = None;
     let mut fields = FieldReader::new(message);
     while let Some(field) = fields.next_field()? {

@@ -1,11 +1,11 @@
-//! Answers to requests: `google.rpc.Status`, which OTLP returns with every error, and the response
-//! to those that are accepted.
+//! Responses to requests: `google.rpc.Status`, which OTLP returns with every error, and the
+//! response to requests that are accepted.
 
 use prost::Message;
 
 use super::messages::collector::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
 
-/// The type of the detail that says when to try again.
+/// The type of the detail with the delay before a retry.
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// The codes of gRPC that are used here.
@@ -76,7 +76,7 @@ struct RetryDelay {
 }
 
 impl RpcStatus {
-    /// `retry_after`: in how many seconds the client may try again, if that is useful.
+    /// Creates a status. `retry_after` is the number of seconds before a retry, if one may succeed.
     pub fn new(code: RpcCode, message: &str, retry_after: Option<u32>) -> RpcStatus {
         let details = retry_after.map(|seconds| StatusDetail {
             type_url: RETRY_INFO.to_owned(),
@@ -95,8 +95,7 @@ impl RpcStatus {
         }
     }
 
-    /// Returns in how many seconds the client may try again, rounded up; `None` if the status does
-    /// not say.
+    /// Returns the number of seconds before a retry, rounded up; `None` if the status has none.
     pub fn retry_after(&self) -> Option<u32> {
         let mut details = self.details.iter();
         let detail = details.find(|detail| detail.type_url == RETRY_INFO)?;
@@ -106,7 +105,8 @@ impl RpcStatus {
     }
 }
 
-/// Returns the response to a request of which some data points were refused; of none, it is empty.
+/// Returns the response to a request of which `rejected` data points were refused; it is empty for
+/// 0.
 pub fn export_response(rejected: u64, message: &str) -> ExportMetricsServiceResponse {
     let partial = (rejected > 0 || !message.is_empty()).then(|| ExportMetricsPartialSuccess {
         rejected_data_points: i64::try_from(rejected).unwrap_or(i64::MAX),
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_when_to_try_again() {
+    fn a_status_has_the_delay_before_a_retry() {
         let status = RpcStatus::new(RpcCode::ResourceExhausted, "later", Some(30));
         let read = RpcStatus::decode(&*status.encode_to_vec()).expect("valid");
         assert_eq!((read.code, &*read.message), (8, "later"));

@@ -1,5 +1,5 @@
-//! `GET /federate`: the newest samples of series in the text format, with their times, for another
-//! Prometheus.
+//! `GET /federate`: the newest samples of selected series in the text format, with their times, as
+//! Prometheus serves them to another Prometheus.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use pegel_wire::prometheus;
 
 use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, finished_response, run};
 
-/// A scraper adds its own label `instance` where there is none, unless it is empty.
+/// Written as an empty label if a series has none: otherwise the scraper would add its own.
 const INSTANCE: &str = "instance";
 
 /// Series by name, then by labels, with their newest samples.
