@@ -1,5 +1,5 @@
-//! The header `Authorization` of requests to servers that a configuration names. Secrets are read
-//! from files for each request, so that a renewed one is used.
+//! Builds the header `Authorization` for servers in the configuration. Secrets are read from files
+//! for each request, so that renewed ones are used. No error message contains any part of them.
 
 use std::path::{Path, PathBuf};
 

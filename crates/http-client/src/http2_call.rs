@@ -1,4 +1,4 @@
-//! One call over HTTP/2, with the trailers of its response: what gRPC needs.
+//! Sends one request over HTTP/2 and returns the response with its trailers, as gRPC requires.
 
 use std::io;
 use std::net::TcpStream;

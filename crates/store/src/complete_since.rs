@@ -3,8 +3,8 @@
 //! Everything that the store received with a time at or after them can be read. Before them samples
 //! may be missing: they are older than the store itself, or retention dropped the block that held
 //! them, while a block with late samples of the same time may remain. A reader that joins the store
-//! with an engine that keeps samples for longer needs this border: the oldest sample of a class
-//! does not tell it.
+//! with an engine that keeps samples for longer needs this border. The oldest sample of a class is
+//! not the border, because it may be a late one.
 //!
 //! The file `complete-since` has one line `MILLIS CLASS` for each class. It is replaced with a
 //! rename, before the files of dropped blocks are removed. A store of an older version has no such
@@ -22,7 +22,7 @@ use crate::options::StoreOptions;
 use crate::text_file::{read_text, replace_text, replace_text_unsynced};
 
 const FILE: &str = "complete-since";
-/// The most bytes read from the file: one line per class is far shorter.
+/// The largest file that is read: one line per class is far shorter.
 const BYTES_MAX: u64 = 4 << 10;
 /// How far the start of retention may move while a query runs.
 const QUERY_TIME_MS: Millis = 60_000;
@@ -81,13 +81,13 @@ impl CompletenessRecord {
             Ok(text) => {
                 let times = parse(&text);
                 if times.is_none() {
-                    tracing::error!(path = %path.display(), "malformed list of times; ignoring it");
+                    tracing::error!(path = %path.display(), "malformed file; assuming that each class is complete from its oldest sample on");
                 }
                 times
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "cannot read the list of times");
+                tracing::error!(path = %path.display(), %error, "cannot read the file; assuming that each class is complete from its oldest sample on");
                 None
             }
         };
@@ -97,7 +97,7 @@ impl CompletenessRecord {
         }
         let times = oldest_times(&shared.read(), shared.now());
         *self.times.lock() = times;
-        // A disk that hangs must not prevent a start.
+        // Not synced: a disk that hangs must not prevent the start of the agent.
         let written = replace_text_unsynced(&shared.options, FILE, &text(&times));
         report(&shared.options, written);
     }
@@ -125,12 +125,12 @@ impl CompletenessRecord {
     }
 }
 
-/// Writing is best effort: without the file, the border is that of the oldest sample after a
-/// restart.
+/// Reports a failure. Writing is best effort: without the file, the border after a restart is the
+/// oldest sample.
 fn report(options: &StoreOptions, written: io::Result<()>) {
     if let Err(error) = written {
         let path = options.dir.join(FILE);
-        tracing::warn!(path = %path.display(), %error, "cannot write the list of times");
+        tracing::warn!(path = %path.display(), %error, "cannot record from which time on the store is complete");
     }
 }
 
@@ -162,7 +162,7 @@ fn parse(text: &str) -> Option<ClassTimes> {
             times[at] = Some(time.parse().ok()?);
         }
     }
-    // A class that a later version added has no line: everything of it is in the store.
+    // A class without a line was added by a later version: all of its samples are in the store.
     let is_empty = times.iter().all(Option::is_none);
     (!is_empty).then(|| times.map(|time| time.unwrap_or(Millis::MIN)))
 }

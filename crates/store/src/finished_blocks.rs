@@ -1,8 +1,8 @@
-//! Blocks that no longer change: sealed hours and late samples. An archive copies each of them
-//! once.
+//! Reads blocks that no longer change: sealed hours and late samples. The archive copies each of
+//! them once.
 //!
 //! A late block may repeat samples that an earlier block holds: a sender that retries, or a log
-//! that was replayed after a crash, brings them again. Repetitions of the same value are left out;
+//! that was replayed after a crash, writes them again. Repetitions of the same value are left out;
 //! another value for the same time is a correction, and is visited. Hidden samples are left out.
 //! No lock is held while a block is read, and a block can be read until its last handle is
 //! dropped.
@@ -33,7 +33,7 @@ pub struct FinishedBlock {
     earlier: Vec<Arc<Block>>,
 }
 
-/// The samples of a visit that the visitor did not get.
+/// The samples that a visit left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SkippedSamples {
     /// Samples that an earlier block holds with the same value.
@@ -136,7 +136,8 @@ pub(crate) fn count_samples(shared: &StoreContext, block: &Arc<Block>) -> u64 {
 /// For each series with repeated samples, whether each of its samples is one.
 type RepeatedSamples = HashMap<u32, Vec<bool>>;
 
-/// Compares a block with earlier ones. Of those, the last with a sample of the same time decides.
+/// Compares a block with earlier ones. A sample is compared with that of the last earlier block
+/// that has one at the same time.
 fn find_repeated(
     shared: &StoreContext,
     finished: &FinishedBlock,
@@ -194,8 +195,8 @@ impl PointReader {
         }
     }
 
-    /// Returns the samples of a series, sorted by time. Of equal times the last run decides, as in
-    /// queries.
+    /// Returns the samples of a series, sorted by time. If several runs have a sample at one time,
+    /// that of the last is returned, as in queries.
     fn points(&mut self, series: u32) -> Result<Vec<(Millis, f64)>, QueryError> {
         let index = self.reader.index.clone();
         let mut points = Vec::new();

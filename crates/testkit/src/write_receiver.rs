@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pegel_wire::remote_write::{SentLabels, WriteItem, WriteRequestV1, WriteRequestV2};
 
-/// How a request is treated instead of being stored and confirmed.
+/// A fault: a request is not stored and confirmed as usual.
 #[derive(Debug, Clone)]
 pub enum WriteFault {
     /// Not stored; answered with a status and more header lines.
@@ -78,17 +78,17 @@ impl WriteReceiver {
         }
     }
 
-    /// Closes all connections without an answer, until it is up again.
+    /// Closes all connections without an answer while `is_down`.
     pub fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// Treats the next request in this way, after those of earlier calls.
+    /// Applies a fault to the next request that has none yet.
     pub fn fail_next(&self, fault: WriteFault) {
         self.state.lock().faults.push_back(fault);
     }
 
-    /// Stores and confirms what comes from now on.
+    /// Stores and confirms all further requests.
     pub fn clear_faults(&self) {
         self.state.lock().faults.clear();
     }
@@ -97,7 +97,7 @@ impl WriteReceiver {
         self.state.lock().requests.clone()
     }
 
-    /// Returns what was stored.
+    /// Returns the stored samples.
     pub fn samples(&self) -> ArrivedSamples {
         let mut samples = ArrivedSamples::new();
         for request in self.state.lock().requests.iter() {

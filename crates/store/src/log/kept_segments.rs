@@ -1,8 +1,8 @@
-//! Segments whose samples are in blocks and that readers of the log have not released.
+//! Keeps segments whose samples are in blocks for readers of the log that have not released them.
 //!
-//! They are moved from `log/` to `outgoing/`, so that a replay does not read them again, whatever
-//! becomes of the block that names them. A segment has one number in both directories, and numbers
-//! are never reused while a segment or a block has a higher one.
+//! They are moved from `log/` to `outgoing/`, so that a replay does not read them again, even if
+//! retention dropped the block that records them as stored. A segment has one number in both
+//! directories, and numbers are never reused while a segment or a block has a higher one.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::open::list_names;
 use super::{segment_number, segment_path};
 
 /// Prepares the directory when a store is opened. Returns the highest number in it. Without readers
-/// of the log, what an earlier agent kept is removed.
+/// of the log, segments that an earlier agent kept are removed.
 pub(crate) fn open(shared: &StoreContext) -> Result<Option<u64>, StoreOpenError> {
     let dir = shared.outgoing_dir();
     let names = list_names(shared, &dir)?;

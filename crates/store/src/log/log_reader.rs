@@ -1,10 +1,9 @@
-//! Reads the log from a position on: what outputs that must see every sample use, late ones
-//! included.
+//! Reads the log from a position on, for outputs that must see every sample, including late ones.
 //!
 //! A reader opens a segment at its beginning, because rows are differences to rows before them, and
-//! follows it while it is written. It reads files only, never the state of the store: the writer
-//! does not notice it. Frames that a crash left incomplete are skipped, as in a replay; damaged
-//! ones are reported.
+//! follows it while it is written. It reads only files, never the state of the store, and never
+//! blocks the writer. Frames that a crash left incomplete are skipped, as in a replay; damaged ones
+//! are reported.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::{FRAME_HEAD_LEN, FRAME_LEN_MAX, HEADER_LEN, kept_segments};
 /// Bytes that are read from a file at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// A place in the log: before a frame, or at the end of what is written.
+/// A position in the log: before a frame, or at the end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LogPosition {
     pub segment: u64,
@@ -40,7 +39,7 @@ pub enum LogStep {
     NextSegment,
     /// Segments between the last one and this one do not exist any more.
     Gap,
-    /// Everything that is written was read.
+    /// The end of the log is reached.
     End,
 }
 
@@ -77,7 +76,7 @@ impl LogReader {
 
     /// Reads the next frame and visits its samples.
     pub fn step(&mut self, visitor: &mut dyn LogVisitor) -> io::Result<LogStep> {
-        // Before the file is looked at: a segment that is not the last one does not grow.
+        // Read before the file: a segment that is not the last one does not grow any more.
         let end = *self.shared.log_end.lock();
         let Some(file) = self.open()? else {
             return Ok(self.next_segment(end));
@@ -91,7 +90,7 @@ impl LogReader {
         }
         self.fill(&*file, FRAME_HEAD_LEN, until)?;
         let Some(head) = self.buffer[self.consumed..].first_chunk::<FRAME_HEAD_LEN>() else {
-            // The file is shorter than what was written to it.
+            // The file was truncated after it was written.
             return Ok(self.next_segment(end));
         };
         let claimed = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
@@ -151,7 +150,8 @@ impl LogReader {
         self.position.offset += len as u64;
     }
 
-    /// Continues at the next complete frame. Without one, the rest was never completely written.
+    /// Continues at the next complete frame. If there is none, the rest of the segment is an
+    /// incomplete write.
     fn skip_damage(&mut self, file: &dyn FileHandle, until: u64) -> io::Result<LogStep> {
         let left = usize::try_from(until - self.position.offset).unwrap_or(usize::MAX);
         self.fill(file, left, until)?;
@@ -168,7 +168,7 @@ impl LogReader {
         Ok(step)
     }
 
-    /// Goes to the next segment that exists, if the one at the position is complete.
+    /// Advances to the next segment that exists, if the current one is complete.
     fn next_segment(&mut self, end: LogPosition) -> LogStep {
         let current = self.position.segment;
         if current >= end.segment {

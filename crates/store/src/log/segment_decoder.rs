@@ -23,11 +23,11 @@ const LIST_GAP_MAX: usize = 1 << 20;
 
 /// Receives the contents of a segment: one call per row or point, in the order in which they were
 /// written. Groups and series have numbers that are valid within their segment, so that a reader
-/// can keep what it knows of them in a list.
+/// can keep its state of them in a list.
 pub trait LogVisitor {
-    /// A row of the version of a group with this number.
+    /// Receives a row of the group version with this number.
     fn row(&mut self, time: Millis, group: u64, row: &GroupRow);
-    /// A point of the series with this number.
+    /// Receives a point of the series with this number.
     fn point(&mut self, number: u64, series: &Arc<Series>, time: Millis, value: f64);
 }
 
@@ -39,7 +39,7 @@ struct SegmentDefinitions {
 }
 
 /// The series of a segment. Their ids count up from 0, so a list holds them; ids far beyond it,
-/// which only damage produces, are in a map.
+/// which only a damaged log has, are in a map.
 #[derive(Debug, Default)]
 struct SeriesById {
     list: Vec<Option<Arc<Series>>>,
@@ -131,7 +131,8 @@ pub(crate) struct SegmentDecoder {
 }
 
 impl SegmentDecoder {
-    /// Decodes one frame. What a damaged frame still contains is visited before the error.
+    /// Decodes one frame. The readable part of a damaged frame is visited before the error is
+    /// returned.
     pub(super) fn frame(
         &mut self,
         kind: u8,
@@ -166,7 +167,7 @@ impl SegmentDecoder {
             let len = reader.varint()?;
             let bytes = reader
                 .take(usize::try_from(len).map_err(|_| DecodeError("invalid length of a row"))?)?;
-            // A row of an unknown group, or without its base row, costs only itself.
+            // A row of an unknown group or without its base row is skipped; the others are read.
             result = result.and(self.row(time, bytes, visitor));
         }
         result
