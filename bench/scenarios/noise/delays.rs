@@ -1,4 +1,4 @@
-//! Delays of a fixed amount of work: their sum, their histogram, their quantiles.
+//! Computes the delays of a fixed amount of work: their sum, histogram and quantiles.
 #![allow(clippy::print_stdout)] // The report is printed.
 
 use crate::NoiseCondition;

@@ -1,5 +1,5 @@
-//! The agents beside the loop, as a site runs them: Pegel with its default collectors,
-//! node_exporter scraped over HTTP, collectd with its usual plugins and files.
+//! Starts the agents that run beside the loop, configured as on a site: Pegel with its default
+//! collectors, node_exporter scraped over HTTP, collectd with its usual plugins and files.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ pub(crate) enum RunningDisturber {
 }
 
 impl RunningDisturber {
-    /// Starts an agent that samples `rate` times a second. Returns None if it is not installed.
+    /// Starts an agent that samples `rate` times a second. Returns `None` if it is not installed.
     pub(crate) fn start(agent: Disturber, rate: u32) -> Option<RunningDisturber> {
         let interval = Duration::from_secs(1) / rate.max(1);
         Some(match agent {
@@ -88,7 +88,7 @@ impl RunningDisturber {
     }
 }
 
-/// Plugins that Debian's configuration loads, of those that read this machine.
+/// The plugins of Debian's default configuration that read this machine.
 const COLLECTD_PLUGINS: [&str; 11] = [
     "cpu",
     "df",
@@ -147,7 +147,7 @@ impl Scraper {
             while !stopping.load(Ordering::Relaxed) {
                 let answer = get(&address, "/metrics").expect("an answer");
                 assert_eq!(answer.status, 200);
-                // Scrapes that take longer than the interval are not made up for.
+                // If a scrape takes longer than the interval, the missed ones are skipped.
                 next = (next + interval).max(Instant::now());
                 thread::sleep(next - Instant::now());
             }
@@ -159,7 +159,7 @@ impl Scraper {
         }
     }
 
-    /// Returns the share of a core that it took.
+    /// Ends the thread and returns the share of a core that it used.
     fn stop(self) -> f64 {
         self.is_stopping.store(true, Ordering::Relaxed);
         self.thread.join().expect("the exporter answers")

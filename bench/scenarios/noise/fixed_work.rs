@@ -1,5 +1,4 @@
-//! The loop that an agent disturbs: the same work again and again, one thread pinned to each
-//! processor.
+//! The loop whose delays are measured: one thread pinned to each processor repeats the same work.
 
 use std::fmt;
 use std::hint::black_box;
@@ -11,8 +10,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::delays::DelayCounts;
 
-/// How long one repetition takes if nothing disturbs it: short compared with a scheduler's time
-/// slice, long compared with reading the clock.
+/// The duration of one undisturbed repetition: short compared with a time slice of the scheduler,
+/// long compared with reading the clock.
 const QUANTUM: Duration = Duration::from_micros(100);
 
 /// A fixed amount of work, and the processors that repeat it.
@@ -77,14 +76,14 @@ impl FixedWork {
         let mut only = CpuSet::new();
         only.set(cpu);
         sched_setaffinity(None, &only).expect("the processor is allowed");
-        // Written to once before: a page fault during the measurement would be a delay.
+        // Written once in advance: a page fault during the measurement would count as a delay.
         let capacity = 2 * length.as_nanos() / QUANTUM.as_nanos();
         let mut durations = vec![u32::MAX; capacity as usize];
         start.wait();
         let begin = Instant::now();
         let mut last = begin;
         let mut count = 0;
-        // Without a gap between repetitions: every interruption is part of one of them.
+        // No gap between repetitions, so that every interruption falls into one of them.
         while count < durations.len() && last - begin < length {
             compute(self.steps);
             let now = Instant::now();

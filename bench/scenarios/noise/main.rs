@@ -1,8 +1,8 @@
-//! How much an agent disturbs the programs on its node: a loop of fixed work on every processor,
-//! with nothing beside it, with Pegel, with node_exporter that is scraped, and with collectd, at 2,
-//! 10 and 100 Hz.
+//! Measures how much an agent disturbs the programs on its node: a loop of fixed work on every
+//! processor runs without an agent, with Pegel, with node_exporter that is scraped, and with
+//! collectd, at 2, 10 and 100 Hz.
 //!
-//! Whatever interrupts the loop makes a repetition of its work longer than the shortest one: a
+//! An interruption of the loop makes a repetition of its work longer than an undisturbed one: a
 //! *delay*. The conditions alternate in short slices, and each is compared with the slices without
 //! an agent around it, so that slow changes of the machine cancel out.
 #![allow(clippy::print_stdout)] // The report is printed.
@@ -30,7 +30,7 @@ const AGENTS: [Disturber; 3] = [
     Disturber::Collectd,
 ];
 
-/// Added losses below this, in percent of a core, cannot be told apart: the machine's own noise
+/// Added losses below this, in percent of a core, are within the noise of the machine, which
 /// differs by more between two slices. It is also the budget of the idle agent's CPU time.
 const RESOLUTION: f64 = 0.2;
 
@@ -54,8 +54,8 @@ pub(crate) struct NoiseCondition {
 }
 
 impl NoiseCondition {
-    /// Returns what the agent added, in percent of a core, without the thread that scrapes it: in
-    /// production it runs on another machine.
+    /// Returns the loss that the agent added, in percent of a core, without the share of the thread
+    /// that scrapes it: in production the scraper runs on another machine.
     fn added_losses(&self) -> Vec<f64> {
         let slices = self.slices.iter().zip(&self.quiet_losses);
         let added = |(slice, quiet): (&NoiseSlice, &f64)| {

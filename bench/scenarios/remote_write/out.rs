@@ -1,6 +1,6 @@
-//! Remote write out: what an agent has received waits for a receiver, then it is sent. Samples per
-//! second of the agent's CPU time while it sends, and of receiving and sending together beside
-//! vmagent, which encodes what it sends when it receives it.
+//! Measures remote write out. The agent receives samples while the receiver does not answer, then
+//! sends them. Reports samples per second of CPU time for sending alone, and for receiving and
+//! sending together beside vmagent, which encodes samples already when it receives them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use super::{BUDGET, SCRAPES, WriteClient};
 
 const BOUND: Duration = Duration::from_secs(120);
 
-/// A receiver that stores nothing, and answers while its gate is open.
+/// A receiver that discards samples, and answers only while it is open.
 struct Drain {
     address: SocketAddr,
     is_open: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ fn start_agent(drain: &Drain, version: RequestVersion) -> AgentProcess {
         RequestVersion::V1 => "prometheus.WriteRequest",
         RequestVersion::V2 => "io.prometheus.write.v2.Request",
     };
-    // Only what the bench sends: the node's own samples would be counted with it.
+    // Without collectors: samples of the node would be counted, too.
     let config = format!(
         "remote_write: [{{url: 'http://{}/w', interval: 100ms, timeout: 10m, protobuf_message: {message}, \
          keep: ['{{__name__=~\"container_.*\"}}']}}]\n",
@@ -143,7 +143,7 @@ pub(crate) fn rows(report: &mut BenchReport, repetitions: usize) {
             drain.set_open(false);
             let before = process_cpu_time(agent.pid());
             bodies.iter().for_each(|body| input.post(version, body));
-            // What is under way when the gate closes is encoded already.
+            // Requests under way when the receiver closes are encoded already.
             thread::sleep(Duration::from_millis(300));
             let received = process_cpu_time(agent.pid());
             drain.set_open(true);
@@ -180,7 +180,7 @@ pub(crate) fn rows(report: &mut BenchReport, repetitions: usize) {
     }
 }
 
-/// VictoriaMetrics' agent, which passes on what it receives.
+/// vmagent, which forwards the samples that it receives.
 struct Vmagent {
     input: WriteClient,
     _process: ChildProcess,
@@ -213,7 +213,7 @@ impl Vmagent {
         })
     }
 
-    /// Sends samples through it; returns its CPU time until nothing arrives any more.
+    /// Sends samples through vmagent. Returns its CPU time until no more samples arrive.
     fn pass_on(&mut self, drain: &Drain, version: RequestVersion, bodies: &[Vec<u8>]) -> Duration {
         let before = process_cpu_time(self.input.pid);
         bodies

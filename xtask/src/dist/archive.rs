@@ -1,4 +1,5 @@
-//! Writes the archives for systems without packages: one with each binary.
+//! Writes the archives for systems without deb or rpm: one with the dynamic program, one with the
+//! static one.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

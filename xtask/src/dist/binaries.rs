@@ -15,14 +15,14 @@ use crate::{static_binary, step};
 pub(super) struct Binaries {
     /// For packages of this distribution and for NVIDIA GPUs.
     pub dynamic: ReleaseBinary,
-    /// For any node image; `None` if it was not asked for.
+    /// For any node image; `None` if it was not requested.
     pub static_: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 pub(super) struct ReleaseBinary {
     pub path: PathBuf,
-    /// The version of glibc that it requires: 34 of 2.34.
+    /// The minor version of glibc that it requires: 34 for 2.34.
     pub glibc_minor: u32,
 }
 
@@ -55,7 +55,7 @@ impl Binaries {
     }
 }
 
-/// Builds in a target directory of its own: the flags would cause a rebuild of everything.
+/// Builds in a separate target directory: the flags would otherwise rebuild the default one.
 fn build_dynamic(profile: DistProfile) -> Result<PathBuf> {
     let (profile, folder) = match profile {
         DistProfile::Release => ("release", "release"),
@@ -80,7 +80,7 @@ fn build_dynamic(profile: DistProfile) -> Result<PathBuf> {
     Ok(target.join(folder).join("pegel"))
 }
 
-/// Copies a binary without symbols. The result depends on the binary only.
+/// Copies a binary without symbols. The same binary always gives the same result.
 fn strip(from: &Path, to: &Path) -> Result<PathBuf> {
     let parent = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;

@@ -1,4 +1,4 @@
-//! Writes `SHA256SUMS` and prints what was built.
+//! Writes `SHA256SUMS` and prints the files that were built.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -55,13 +55,13 @@ pub(super) fn write(release: &Release, files: &PackageFiles, binary: &ReleaseBin
     Ok(())
 }
 
-/// Debian has its own directory for completions of zsh.
+/// Returns the path of a file in Debian, which has its own directory for completions of zsh.
 fn debian_path(file: &PackageFile) -> String {
     file.path
         .replace("zsh/site-functions", "zsh/vendor-completions")
 }
 
-/// `/etc/pegel` may contain tokens and keys.
+/// Restricts access to `/etc/pegel`, which may contain tokens and keys.
 fn restrict_configuration(root: &std::path::Path) -> Result<()> {
     let dir = root.join("etc/pegel");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o750))

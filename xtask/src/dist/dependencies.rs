@@ -1,5 +1,5 @@
-//! The crates from which the program, the library that counts MPI calls and the Python module are
-//! built.
+//! Lists the crates from which the program, the library that counts MPI calls and the Python module
+//! are built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const ROOTS: [&str; 3] = ["pegel", "pegel-mpi-shim", "pegel-python"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DependencyUse {
-    /// Compiled into what is shipped, or a macro that its code uses.
+    /// Compiled into a binary of the release, or a macro that its code uses.
     Linked,
     /// Only for a build script.
     Build,
@@ -40,7 +40,7 @@ pub(super) struct Dependency {
 }
 
 impl Dependency {
-    /// Returns its package URL, which identifies it.
+    /// Returns the package URL, which identifies the crate.
     pub(super) fn url(&self) -> String {
         package_url(&self.name, &self.version)
     }
@@ -130,7 +130,7 @@ fn reachable<'a>(
     uses
 }
 
-/// Returns what a package depends on, without what only its tests use.
+/// Returns the dependencies of a package, without those of its tests.
 fn edges<'a>(nodes: &BTreeMap<&'a str, &'a Value>, id: &str) -> Vec<(&'a str, DependencyUse)> {
     let Some(dependencies) = nodes.get(id).and_then(|node| node["deps"].as_array()) else {
         return Vec::new();

@@ -10,7 +10,7 @@ use super::dependencies::{DependencyGraph, DependencyUse};
 use super::package_files::{entries, file_name};
 use super::tool;
 
-/// How names of files with licences begin, in capitals.
+/// The beginnings of the names of licence files, in upper case.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",

@@ -37,11 +37,11 @@ impl PackageKind {
     }
 }
 
-/// How the binaries are built, and how well packages are compressed.
+/// The build profile of the binaries and the compression of the packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DistProfile {
     Release,
-    /// As the tests are built, compressed as fast as possible: to try the packages.
+    /// The profile of the tests with the fastest compression, to try the packages.
     Dev,
 }
 

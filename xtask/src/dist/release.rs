@@ -1,4 +1,4 @@
-//! What all packages of a release have in common.
+//! The properties that all packages of a release share: version, time, directories.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(super) struct Release {
     pub version: &'static str,
     /// The time of the commit, in seconds since 1970: the time of every file in every package.
     pub epoch: u64,
-    /// As Rust and rpm name it.
+    /// The architecture, as Rust and rpm name it.
     pub arch: &'static str,
     pub out: PathBuf,
     /// Staging directories, removed at the end.
@@ -51,8 +51,8 @@ impl Release {
         })
     }
 
-    /// Empties the output directory: packages of an earlier run would get checksums, too. Only a
-    /// directory that an earlier run wrote is removed.
+    /// Empties the output directory, so that `SHA256SUMS` lists no package of an earlier run. Only
+    /// a directory that an earlier run wrote is removed.
     pub(super) fn remove_earlier_packages(&self) -> Result<()> {
         let Ok(mut entries) = fs::read_dir(&self.out) else {
             return Ok(()); // It does not exist.
@@ -62,7 +62,7 @@ impl Release {
             .any(|name| self.out.join(name).exists());
         ensure!(
             is_ours || entries.next().is_none(),
-            "{} has files that are no packages of an earlier run; choose an empty directory",
+            "{} has files that are not packages of an earlier run; choose an empty directory",
             self.out.display()
         );
         fs::remove_dir_all(&self.out)
@@ -73,7 +73,9 @@ impl Release {
         match self.arch {
             "x86_64" => Ok("amd64"),
             "aarch64" => Ok("arm64"),
-            other => bail!("no name of the architecture {other} in Debian is known"),
+            other => bail!(
+                "no Debian name is known for the architecture {other}; expected x86_64 or aarch64"
+            ),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Builds that do not depend on where they run: paths of this machine are replaced by fixed ones.
+//! Makes builds independent of the machine: its paths are replaced by fixed ones.
 
 use std::path::PathBuf;
 use std::process::Command;

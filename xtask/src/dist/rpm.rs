@@ -24,7 +24,7 @@ pub(super) fn write(release: &Release, files: &PackageFiles) -> Result<()> {
         .args(["-bb", "--quiet", "--target"])
         .arg(format!("{}-linux", release.arch))
         .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
-        // The files of a user could change the package.
+        // Configuration files of the user could change the package.
         .env("HOME", &top);
     for (name, value) in macros(release, &top.display().to_string()) {
         rpmbuild.arg("--define").arg(format!("{name} {value}"));
@@ -93,7 +93,7 @@ fn file_line(file: &PackageFile) -> String {
         FileRole::Documentation => "%doc ",
         FileRole::Licence => "%license ",
     };
-    // A file that not everyone may read is for the service.
+    // Restricted files are readable by the group of the service.
     let group = if file.mode & 0o004 == 0 {
         "pegel"
     } else {

@@ -51,7 +51,7 @@ fn not_found(command: &Command) -> String {
     format!("{program} is not installed{advice}")
 }
 
-/// Writes a file, readable by everyone whatever the umask is, and its directory.
+/// Writes a file and its directory. The file is readable by everyone, regardless of the umask.
 pub(super) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;

@@ -35,7 +35,8 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Returns mdBook: that of `$PATH`, else the one in target/tools, which is built if it is missing.
-/// It is no dependency of this workspace: it would add two hundred crates to every build.
+/// It is not a dependency of this workspace, because it would add two hundred crates to every
+/// build.
 fn find_mdbook() -> Result<PathBuf> {
     let is_there = |program: &Path| Command::new(program).arg("--version").output().is_ok();
     let installed = PathBuf::from("mdbook");
