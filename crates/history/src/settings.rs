@@ -48,7 +48,7 @@ settings! {
         /// The memory for answers that are kept: samples that are older than the store do not
         /// change.
         cache: ByteSize = ByteSize::mebibytes(16),
-        /// How far back the engine is asked.
+        /// How far back samples are read from the engine.
         reach: TimeSpan = TimeSpan::seconds(400 * 86_400),
     }
 }
