@@ -219,7 +219,7 @@ const SELECTOR: &str =
     "{__name__=~\"ladder|node_load.*|node_memory_Mem.*|node_cpu_seconds_total\"}";
 
 #[test]
-fn every_sample_arrives_whoever_is_killed() {
+fn every_sample_arrives_when_either_side_is_killed() {
     let (Some(mut prometheus), Some(mut victoria)) =
         (ReceiverProcess::prometheus(), ReceiverProcess::victoria())
     else {

@@ -4,47 +4,47 @@ use std::time::{Duration, Instant};
 
 use pegel_testkit::{WriteFault, eventually};
 
-use crate::scene::{WriteScene, assert_in_order, values};
+use crate::fixture::{RemoteWriteFixture, assert_in_order, values};
 
 #[test]
 fn failures_are_repeated_and_refusals_are_counted() {
-    let scene = WriteScene::new();
-    let store = scene.open();
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
     for fault in [
         WriteFault::Status(500, ""),
         WriteFault::Status(429, "Retry-After: 1\r\n"),
         WriteFault::Status(307, "Location: /elsewhere\r\n"),
     ] {
-        scene.receiver.fail_next(fault);
+        fixture.receiver.fail_next(fault);
     }
     let began = Instant::now();
-    let output = scene.start(&store, "");
-    scene.push(&store, "p", &[(1, 1.0)]);
-    let counts = scene.until_sent(&store, &output);
+    let output = fixture.start(&store, "");
+    fixture.push(&store, "p", &[(1, 1.0)]);
+    let counts = fixture.until_sent(&store, &output);
     assert_eq!((counts.sent, counts.errors, counts.refused), (1, 3, 0));
     assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After");
     assert_eq!(counts.last_error, None);
-    let attempts = scene.receiver.requests();
+    let attempts = fixture.receiver.requests();
     let attempts = attempts.iter().map(|one| one.headers.get("retry-attempt"));
     let attempts: Vec<Option<&str>> = attempts.map(|one| one.map(String::as_str)).collect();
     assert_eq!(attempts, [None, Some("1"), Some("2"), Some("3")]);
 
-    scene.receiver.fail_next(WriteFault::Status(400, ""));
-    scene.push(&store, "p", &[(2, 2.0), (3, 3.0)]);
-    let counts = scene.until(&output, "it is refused", |counts| counts.refused == 2);
+    fixture.receiver.fail_next(WriteFault::Status(400, ""));
+    fixture.push(&store, "p", &[(2, 2.0), (3, 3.0)]);
+    let counts = fixture.until(&output, "it is refused", |counts| counts.refused == 2);
     let refusal = counts.last_refusal.expect("a message");
     assert_eq!(refusal, "HTTP status 400: fault");
     // Refused after its answer was lost: it may be stored.
-    scene.receiver.fail_next(WriteFault::LostAnswer);
-    scene.receiver.fail_next(WriteFault::LostAnswer);
-    scene.receiver.fail_next(WriteFault::Status(400, ""));
-    scene.push(&store, "p", &[(4, 4.0)]);
-    let counts = scene.until(&output, "refused again", |counts| counts.refused_again == 1);
+    fixture.receiver.fail_next(WriteFault::LostAnswer);
+    fixture.receiver.fail_next(WriteFault::LostAnswer);
+    fixture.receiver.fail_next(WriteFault::Status(400, ""));
+    fixture.push(&store, "p", &[(4, 4.0)]);
+    let counts = fixture.until(&output, "refused again", |counts| counts.refused_again == 1);
     assert_eq!((counts.refused, counts.sent), (2, 1));
-    scene.push(&store, "p", &[(5, 5.0)]);
-    scene.until_sent(&store, &output);
+    fixture.push(&store, "p", &[(5, 5.0)]);
+    fixture.until_sent(&store, &output);
     assert_eq!(
-        values(&scene.receiver.samples(), "p{")
+        values(&fixture.receiver.samples(), "p{")
             .last()
             .map(String::as_str),
         Some("5=5")
@@ -54,14 +54,14 @@ fn failures_are_repeated_and_refusals_are_counted() {
 #[test]
 fn a_receiver_without_version_2_gets_version_1() {
     for fault in [WriteFault::Status(415, ""), WriteFault::Status(204, "")] {
-        let scene = WriteScene::new();
-        let store = scene.open();
-        scene.receiver.fail_next(fault);
-        let output = scene.start(&store, ", protobuf_message: io.prometheus.write.v2.Request");
-        scene.push(&store, "p", &[(1, 1.0)]);
-        let counts = scene.until_sent(&store, &output);
+        let fixture = RemoteWriteFixture::new();
+        let store = fixture.open();
+        fixture.receiver.fail_next(fault);
+        let output = fixture.start(&store, ", protobuf_message: io.prometheus.write.v2.Request");
+        fixture.push(&store, "p", &[(1, 1.0)]);
+        let counts = fixture.until_sent(&store, &output);
         assert_eq!((counts.version, counts.sent), ("1.0", 1));
-        let versions = scene.receiver.requests();
+        let versions = fixture.receiver.requests();
         let versions: Vec<u8> = versions.iter().map(|request| request.version).collect();
         assert_eq!(versions, [2, 1]);
     }
@@ -69,18 +69,18 @@ fn a_receiver_without_version_2_gets_version_1() {
 
 #[test]
 fn a_request_whose_answer_is_lost_is_repeated_as_it_was() {
-    let scene = WriteScene::new();
-    let store = scene.open();
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
     for _ in 0..3 {
-        scene.receiver.fail_next(WriteFault::LostAnswer);
+        fixture.receiver.fail_next(WriteFault::LostAnswer);
     }
     let keys = ", shards: 2, max_samples_per_send: 3";
-    let output = scene.start(&store, keys);
+    let output = fixture.start(&store, keys);
     for name in ["a", "b", "c", "d", "e"] {
-        scene.push(&store, name, &[(1, 1.0), (2, 2.0), (3, 3.0)]);
+        fixture.push(&store, name, &[(1, 1.0), (2, 2.0), (3, 3.0)]);
     }
-    scene.until_sent(&store, &output);
-    let requests = scene.receiver.requests();
+    fixture.until_sent(&store, &output);
+    let requests = fixture.receiver.requests();
     let contents = requests.iter();
     let contents = contents.map(|request| format!("{:?}", request.series));
     let mut contents: Vec<String> = contents.collect();
@@ -88,38 +88,38 @@ fn a_request_whose_answer_is_lost_is_repeated_as_it_was() {
     contents.sort();
     contents.dedup();
     assert_eq!(all - contents.len(), 3, "three are repeated, bit for bit");
-    assert_eq!(scene.receiver.samples().len(), 5);
+    assert_eq!(fixture.receiver.samples().len(), 5);
 }
 
 /// The agent ends while a round is under way, with some of its requests stored: the next one sends
 /// the same requests, also with other settings.
 #[test]
 fn a_round_that_was_begun_is_repeated_as_the_same_requests() {
-    let scene = WriteScene::new();
-    let store = scene.open();
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
     let names: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
     for name in &names {
-        scene.push(&store, name, &[(1, 1.0), (2, 2.0)]);
+        fixture.push(&store, name, &[(1, 1.0), (2, 2.0)]);
     }
     // The first of the requests is stored, the next ones fail until the end.
-    scene.receiver.fail_next(WriteFault::Slow(Duration::ZERO));
+    fixture.receiver.fail_next(WriteFault::Slow(Duration::ZERO));
     for _ in 0..40 {
-        scene.receiver.fail_next(WriteFault::Status(503, ""));
+        fixture.receiver.fail_next(WriteFault::Status(503, ""));
     }
-    let output = scene.start(&store, ", shards: 4, max_samples_per_send: 10");
-    scene.until(&output, "some fail", |counts| counts.errors >= 3);
+    let output = fixture.start(&store, ", shards: 4, max_samples_per_send: 10");
+    fixture.until(&output, "some fail", |counts| counts.errors >= 3);
     drop(output);
-    scene.receiver.clear_faults();
-    let before = scene.receiver.requests();
+    fixture.receiver.clear_faults();
+    let before = fixture.receiver.requests();
     store.close();
     drop(store);
-    let store = scene.open();
+    let store = fixture.open();
     // Written after the round: not part of its requests.
-    scene.push(&store, "m0", &[(3, 3.0)]);
-    let output = scene.start(&store, ", shards: 1, max_samples_per_send: 1000");
-    let counts = scene.until_sent(&store, &output);
+    fixture.push(&store, "m0", &[(3, 3.0)]);
+    let output = fixture.start(&store, ", shards: 1, max_samples_per_send: 1000");
+    let counts = fixture.until_sent(&store, &output);
     assert_eq!(counts.refused, 0);
-    let requests = scene.receiver.requests();
+    let requests = fixture.receiver.requests();
     let after = &requests[before.len()..];
     let stored: Vec<_> = before.iter().filter(|one| one.is_stored).collect();
     assert!(!stored.is_empty());
@@ -127,24 +127,24 @@ fn a_round_that_was_begun_is_repeated_as_the_same_requests() {
         let repeated = after.iter().filter(|one| one.series == request.series);
         assert_eq!(repeated.count(), 1, "{request:?}");
     }
-    let all = scene.receiver.samples();
+    let all = fixture.receiver.samples();
     assert_eq!(all.len(), names.len());
     assert_eq!(values(&all, "m0{").last().map(String::as_str), Some("3=3"));
 }
 
 #[test]
 fn an_outage_is_bridged_from_the_log_and_across_restarts() {
-    let scene = WriteScene::new();
-    scene.receiver.set_down(true);
-    let mut store = scene.open();
-    let mut output = scene.start(&store, ", max_samples_per_send: 50");
+    let fixture = RemoteWriteFixture::new();
+    fixture.receiver.set_down(true);
+    let mut store = fixture.open();
+    let mut output = fixture.start(&store, ", max_samples_per_send: 50");
     let mut expected = Vec::new();
     // An hour, in which the head is written to blocks every five minutes and the agent ends twice.
     for minute in 0..60 {
         for second in 0..6 {
             let at = minute * 60 + second * 10;
-            scene.set_clock(at);
-            scene.push(&store, "p", &[(at, at as f64)]);
+            fixture.set_clock(at);
+            fixture.push(&store, "p", &[(at, at as f64)]);
             expected.push(format!("{at}={at}"));
         }
         if minute % 5 == 4 {
@@ -154,17 +154,17 @@ fn an_outage_is_bridged_from_the_log_and_across_restarts() {
             drop(output);
             store.close();
             drop(store);
-            store = scene.open();
-            output = scene.start(&store, ", max_samples_per_send: 50");
+            store = fixture.open();
+            output = fixture.start(&store, ", max_samples_per_send: 50");
         }
     }
-    let counts = scene.until(&output, "it fails", |counts| counts.last_error.is_some());
+    let counts = fixture.until(&output, "it fails", |counts| counts.last_error.is_some());
     assert_eq!((counts.sent, counts.dropped_lag), (0, 0));
-    assert!(scene.receiver.samples().is_empty());
-    scene.receiver.set_down(false);
-    let counts = scene.until_sent(&store, &output);
+    assert!(fixture.receiver.samples().is_empty());
+    fixture.receiver.set_down(false);
+    let counts = fixture.until_sent(&store, &output);
     assert_eq!((counts.refused, counts.dropped_lag), (0, 0));
-    let sent = scene.receiver.samples();
+    let sent = fixture.receiver.samples();
     assert_in_order(&sent);
     assert_eq!(values(&sent, "p{"), expected);
     // What is confirmed is removed, but for the segment before the position.
@@ -183,43 +183,43 @@ fn an_outage_is_bridged_from_the_log_and_across_restarts() {
 
 #[test]
 fn what_exceeds_the_lag_is_dropped_and_counted() {
-    let scene = WriteScene::new();
-    scene.receiver.set_down(true);
-    let store = scene.open();
-    let output = scene.start(&store, ", lag: 4KiB");
+    let fixture = RemoteWriteFixture::new();
+    fixture.receiver.set_down(true);
+    let store = fixture.open();
+    let output = fixture.start(&store, ", lag: 4KiB");
     let mut pushed = 0;
     for second in 0..400 {
-        scene.set_clock(second);
+        fixture.set_clock(second);
         let name = format!("p{}", second % 7);
         // Values that do not compress.
         let value = f64::from(second as i32 * 7919).sqrt();
-        scene.push(&store, &name, &[(second, value)]);
+        fixture.push(&store, &name, &[(second, value)]);
         pushed += 1;
         if second % 50 == 0 {
             store.flush_to_blocks();
         }
     }
-    let counts = scene.until(&output, "some are dropped", |counts| counts.dropped_lag > 0);
+    let counts = fixture.until(&output, "some are dropped", |counts| counts.dropped_lag > 0);
     assert_eq!(counts.sent, 0);
-    scene.receiver.set_down(false);
-    let counts = scene.until_sent(&store, &output);
+    fixture.receiver.set_down(false);
+    let counts = fixture.until_sent(&store, &output);
     assert!(counts.sent > 0, "{counts:?}");
     assert_eq!(counts.sent + counts.dropped_lag, pushed, "{counts:?}");
-    let sent = scene.receiver.samples();
+    let sent = fixture.receiver.samples();
     assert_in_order(&sent);
-    assert_eq!(scene.receiver.sample_count() as u64, counts.sent);
+    assert_eq!(fixture.receiver.sample_count() as u64, counts.sent);
 }
 
 #[test]
 fn the_end_of_the_agent_does_not_wait_for_a_receiver_that_hangs() {
-    let scene = WriteScene::new();
-    let store = scene.open();
-    scene
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    fixture
         .receiver
         .fail_next(WriteFault::Slow(Duration::from_secs(50)));
-    let output = scene.start(&store, "");
-    scene.push(&store, "p", &[(1, 1.0)]);
-    scene.until(&output, "it is being sent", |counts| counts.pending == 1);
+    let output = fixture.start(&store, "");
+    fixture.push(&store, "p", &[(1, 1.0)]);
+    fixture.until(&output, "it is being sent", |counts| counts.pending == 1);
     let began = Instant::now();
     drop(output);
     assert!(
@@ -228,10 +228,10 @@ fn the_end_of_the_agent_does_not_wait_for_a_receiver_that_hangs() {
         began.elapsed()
     );
     // And what is left is sent if the receiver answers.
-    let output = scene.start(&store, ", interval: 1h");
-    scene.until(&output, "sent", |counts| counts.sent == 1);
-    scene.push(&store, "p", &[(2, 2.0)]);
+    let output = fixture.start(&store, ", interval: 1h");
+    fixture.until(&output, "sent", |counts| counts.sent == 1);
+    fixture.push(&store, "p", &[(2, 2.0)]);
     drop(output);
-    let sent = scene.receiver.samples();
+    let sent = fixture.receiver.samples();
     assert_eq!(values(&sent, "p{").last().map(String::as_str), Some("2=2"));
 }

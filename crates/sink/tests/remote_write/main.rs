@@ -1,5 +1,5 @@
 //! Remote write out over a real store, to a receiver that records what arrives.
 
 mod delivery;
-mod scene;
+mod fixture;
 mod stream;

@@ -4,23 +4,25 @@ use std::collections::BTreeSet;
 
 use pegel_testkit::Rng;
 
-use crate::scene::{OF_NODE, OF_PROGRAM, WriteScene, assert_in_order, assert_same, values};
+use crate::fixture::{
+    OF_NODE, OF_PROGRAM, RemoteWriteFixture, assert_in_order, assert_same, values,
+};
 
 #[test]
 fn ends_of_series_and_values_of_idle_groups_are_sent() {
-    let scene = WriteScene::new();
-    let store = scene.open();
-    let output = scene.start(&store, "");
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    let output = fixture.start(&store, "");
     let (disk, steps) = (("disk", &OF_NODE), ("steps", &OF_PROGRAM));
-    scene.row(&store, 0, disk, &[("a", 1.0), ("b", 1.0)]);
-    scene.row(&store, 5, steps, &[("a", 1.0)]);
-    scene.row(&store, 10, disk, &[("b", 2.0)]);
-    scene.row(&store, 20, disk, &[("a", 3.0), ("b", 3.0)]);
-    scene.row(&store, 47, steps, &[("a", 2.0)]);
+    fixture.row(&store, 0, disk, &[("a", 1.0), ("b", 1.0)]);
+    fixture.row(&store, 5, steps, &[("a", 1.0)]);
+    fixture.row(&store, 10, disk, &[("b", 2.0)]);
+    fixture.row(&store, 20, disk, &[("a", 3.0), ("b", 3.0)]);
+    fixture.row(&store, 47, steps, &[("a", 2.0)]);
     // Longer than an idle group waits: the agent did not run.
-    scene.row(&store, 200, steps, &[("a", 3.0)]);
-    scene.until_sent(&store, &output);
-    let sent = scene.receiver.samples();
+    fixture.row(&store, 200, steps, &[("a", 3.0)]);
+    fixture.until_sent(&store, &output);
+    let sent = fixture.receiver.samples();
     assert_eq!(
         values(&sent, "node_disk{device=\"a\""),
         ["0=1", "10=stale", "20=3"]
@@ -33,7 +35,7 @@ fn ends_of_series_and_values_of_idle_groups_are_sent() {
         values(&sent, "steps"),
         ["5=1", "10=1", "20=1", "30=1", "47=2", "200=3"]
     );
-    assert_eq!(sent, scene.promql(&store));
+    assert_eq!(sent, fixture.promql(&store));
 }
 
 /// Groups of the node and of programs whose series come and go, with flushes to blocks and
@@ -42,10 +44,10 @@ fn ends_of_series_and_values_of_idle_groups_are_sent() {
 fn a_receiver_gets_what_promql_shows() {
     let mut rng = Rng::from_env();
     for version in ["prometheus.WriteRequest", "io.prometheus.write.v2.Request"] {
-        let scene = WriteScene::new();
+        let fixture = RemoteWriteFixture::new();
         let keys = format!(", protobuf_message: {version}, shards: 3, max_samples_per_send: 7");
-        let mut store = scene.open();
-        let mut output = Some(scene.start(&store, &keys));
+        let mut store = fixture.open();
+        let mut output = Some(fixture.start(&store, &keys));
         let mut seconds = 0;
         for step in 0..120 {
             seconds += rng.between(1..30);
@@ -62,8 +64,8 @@ fn a_receiver_gets_what_promql_shows() {
             if row.is_empty() {
                 continue;
             }
-            scene.row(&store, seconds, group, &row);
-            scene.push(&store, "points", &[(seconds, rng.unit())]);
+            fixture.row(&store, seconds, group, &row);
+            fixture.push(&store, "points", &[(seconds, rng.unit())]);
             if rng.chance(15) {
                 store.flush_to_blocks();
             }
@@ -71,24 +73,24 @@ fn a_receiver_gets_what_promql_shows() {
                 drop(output.take());
                 store.close();
                 drop(store);
-                store = scene.open();
-                output = Some(scene.start(&store, &keys));
+                store = fixture.open();
+                output = Some(fixture.start(&store, &keys));
             }
             if rng.chance(40) && step < 110 {
                 let output = output.as_ref().expect("running");
-                scene.until_sent(&store, output);
+                fixture.until_sent(&store, output);
             }
         }
-        // The next row of the programs tells that their values held.
-        scene.row(&store, seconds + 1, ("disk", &OF_NODE), &[("a", 1.0)]);
-        scene.row(&store, seconds + 1, ("steps", &OF_PROGRAM), &[("a", 1.0)]);
+        // Idle values are sent with the next row of the programs.
+        fixture.row(&store, seconds + 1, ("disk", &OF_NODE), &[("a", 1.0)]);
+        fixture.row(&store, seconds + 1, ("steps", &OF_PROGRAM), &[("a", 1.0)]);
         let output = output.expect("running");
-        let counts = scene.until_sent(&store, &output);
+        let counts = fixture.until_sent(&store, &output);
         assert_eq!((counts.refused, counts.damaged), (0, 0), "{counts:?}");
-        let sent = scene.receiver.samples();
+        let sent = fixture.receiver.samples();
         assert_in_order(&sent);
-        assert_same(&sent, &scene.promql(&store));
-        let versions = scene.receiver.requests();
+        assert_same(&sent, &fixture.promql(&store));
+        let versions = fixture.receiver.requests();
         let expected = if version.contains("v2") { 2 } else { 1 };
         assert!(versions.iter().all(|request| request.version == expected));
     }
@@ -96,44 +98,44 @@ fn a_receiver_gets_what_promql_shows() {
 
 #[test]
 fn late_points_are_sent_in_requests_of_their_own() {
-    let scene = WriteScene::new();
-    let store = scene.open();
-    let output = scene.start(&store, "");
-    scene.set_clock(1_000);
-    scene.push(&store, "p", &[(100, 1.0), (200, 2.0)]);
-    scene.push(&store, "q", &[(100, 1.0)]);
-    scene.until_sent(&store, &output);
-    scene.push(
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    let output = fixture.start(&store, "");
+    fixture.set_clock(1_000);
+    fixture.push(&store, "p", &[(100, 1.0), (200, 2.0)]);
+    fixture.push(&store, "q", &[(100, 1.0)]);
+    fixture.until_sent(&store, &output);
+    fixture.push(
         &store,
         "p",
         &[(150, 3.0), (50, 4.0), (150, 5.0), (300, 6.0)],
     );
-    scene.push(&store, "q", &[(100, 7.0)]);
-    let counts = scene.until_sent(&store, &output);
+    fixture.push(&store, "q", &[(100, 7.0)]);
+    let counts = fixture.until_sent(&store, &output);
     assert_eq!((counts.sent_late, counts.replaced), (3, 1));
     assert_eq!(counts.sent, 7);
-    let sent = scene.receiver.samples();
+    let sent = fixture.receiver.samples();
     assert_eq!(
         values(&sent, "p{"),
         ["100=1", "200=2", "300=6", "50=4", "150=5"]
     );
     assert_eq!(values(&sent, "q{"), ["100=1", "100=7"]);
-    let last = scene.receiver.requests().pop().expect("requests");
+    let last = fixture.receiver.requests().pop().expect("requests");
     let of_late: Vec<usize> = { last.series.iter() }.map(|(_, list)| list.len()).collect();
     assert_eq!(of_late, [2, 1]);
 }
 
 #[test]
 fn rules_choose_and_labels_are_added() {
-    let scene = WriteScene::new();
-    let store = scene.open();
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
     let keys = ", keep: ['{__name__=~\"a.*\"}'], drop: ['ab'], external_labels: {cluster: c1}";
-    let output = scene.start(&store, keys);
+    let output = fixture.start(&store, keys);
     for name in ["aa", "ab", "ba"] {
-        scene.push(&store, name, &[(1, 1.0)]);
+        fixture.push(&store, name, &[(1, 1.0)]);
     }
-    scene.until_sent(&store, &output);
-    let sent: Vec<String> = scene.receiver.samples().into_keys().collect();
+    fixture.until_sent(&store, &output);
+    let sent: Vec<String> = fixture.receiver.samples().into_keys().collect();
     assert_eq!(
         sent,
         ["aa{cluster=\"c1\",instance=\"n1:1337\",job=\"node\"}"]

@@ -1,4 +1,4 @@
-//! A store with a clock of the test, and an output to one receiver.
+//! A store with a simulated clock, and an output to one receiver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ pub(crate) static OF_NODE: Family = Family::new("node_disk", MetricKind::Gauge, 
 pub(crate) static OF_PROGRAM: Family =
     Family::new("steps", MetricKind::Counter, "", 1, "").of_input(Input::Lane);
 
-pub(crate) struct WriteScene {
+pub(crate) struct RemoteWriteFixture {
     dir: TempDir,
     clock: Arc<FakeClock>,
     pub receiver: WriteReceiver,
 }
 
-impl WriteScene {
-    pub(crate) fn new() -> WriteScene {
-        WriteScene {
+impl RemoteWriteFixture {
+    pub(crate) fn new() -> RemoteWriteFixture {
+        RemoteWriteFixture {
             dir: TempDir::new(),
             clock: Arc::new(FakeClock::new(START)),
             receiver: WriteReceiver::start(),
