@@ -268,7 +268,8 @@ fn connections_without_tls_get_an_error_and_are_counted() {
     });
 }
 
-/// gRPC offers HTTP/2 alone and gets it: an agent sends to another one, and so does OpenTelemetry.
+/// Checks gRPC over TLS, which offers only HTTP/2 by ALPN: from another agent, and from
+/// OpenTelemetry.
 #[test]
 fn metrics_of_opentelemetry_arrive_over_tls_with_the_token() {
     let Some(island) = prepared() else { return };

@@ -51,7 +51,8 @@ fn the_deb_has_unit_manual_completions_and_licences() {
         let expected = format!("{mode} root/root");
         assert_eq!(contents.get(path), Some(&expected), "{path}\n{listing}");
     }
-    // A drop-in that is active by default would grant privileges unasked.
+    // A drop-in that is active by default would grant privileges without a decision of the
+    // administrator.
     assert!(!listing.contains("pegel.service.d"), "{listing}");
 }
 

@@ -1,5 +1,5 @@
 //! Installs packages on a copy of this system: an overlay over its root directory, in namespaces of
-//! its own, which is gone when the script ends.
+//! its own, which is discarded when the script ends.
 
 use std::path::Path;
 use std::process::Command;

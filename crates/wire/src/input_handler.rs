@@ -41,7 +41,7 @@ pub enum BodyEncoding {
     ByHeader,
     /// With snappy, in its block format; another `Content-Encoding` is refused.
     Snappy,
-    /// One message of gRPC, compressed as the header `grpc-encoding` says.
+    /// One gRPC message, compressed as stated in the header `grpc-encoding`.
     Grpc,
 }
 

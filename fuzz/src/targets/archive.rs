@@ -8,7 +8,7 @@ pub(super) const FILES: Target = Target {
     name: "archive_files",
     run: |bytes| {
         let (variables, blocks) = read_files(bytes);
-        // An entry takes several bytes: nothing is made up.
+        // An entry takes several bytes, so that the input bounds their number.
         assert!(variables <= bytes.len() && 2 * blocks <= bytes.len());
     },
     dictionary: &[

@@ -37,7 +37,7 @@ pub(super) const POSITION: Target = Target {
     },
 };
 
-/// A pause is bounded, whatever a receiver asks for.
+/// Checks that a pause is bounded, regardless of the header.
 fn retry_after(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -48,7 +48,7 @@ fn retry_after(input: &[u8]) {
     }
 }
 
-/// A valid position reads back from what is written for it.
+/// Checks that a valid position can be written and parsed again.
 fn position(input: &[u8]) {
     assert_ne!(parse_position(input), Some(false));
 }

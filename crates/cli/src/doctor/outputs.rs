@@ -1,4 +1,4 @@
-//! Reports the servers to which the agent cannot send, and an archive that it cannot store.
+//! Reports receivers to which the agent cannot send samples, and an archive that cannot be stored.
 
 use pegel_metric::quantity;
 use serde_json::Value;
@@ -63,12 +63,12 @@ fn evaluate_archive(status: &Value) -> Option<Finding> {
     if let Some(error) = archive["last_error"].as_str() {
         let lost = pluralized(lost, "sample");
         let message = format!("{error}; {waiting} waiting, {lost} lost");
-        let fix = "correct the place or its credentials (archive); what waits is stored then";
+        let fix = "correct the place or its credentials (archive); waiting blocks are then stored";
         return Some(Finding::better("archive", message, fix));
     }
     if lost > 0 {
         let lost = pluralized(lost, "sample");
-        let message = format!("{place}: {lost} dropped by retention before they were archived");
+        let message = format!("{place}: {lost} dropped by retention before being archived");
         let fix = "set a larger keep.bytes, so that blocks can wait longer for the archive";
         return Some(Finding::better("archive", message, fix));
     }
@@ -126,7 +126,7 @@ fn failing_target(target: &Value) -> Option<Finding> {
             quantity::bytes(bytes),
             pluralized(lost, "sample"),
         );
-        let fix = "start the receiver or correct the configuration (remote_write); what waits is sent then";
+        let fix = "start the receiver or correct the configuration (remote_write); waiting samples are then sent";
         return Some(Finding::better("remote write", message, fix));
     }
     let refused = dropped("refused");
@@ -136,8 +136,7 @@ fn failing_target(target: &Value) -> Option<Finding> {
             "{name} refused {} since the agent started: {answer}",
             pluralized(refused, "sample")
         );
-        let fix =
-            "correct what the receiver names; for late samples it needs an out-of-order window";
+        let fix = "correct the cause in the message; the receiver accepts late samples only with an out-of-order window";
         return Some(Finding::better("remote write", message, fix));
     }
     (lost > 0).then(|| {
@@ -182,7 +181,7 @@ mod tests {
         assert_ne!(lost.state, FindingState::Ok);
         assert_eq!(
             lost.message,
-            "s3://b: 1 sample dropped by retention before they were archived"
+            "s3://b: 1 sample dropped by retention before being archived"
         );
     }
 

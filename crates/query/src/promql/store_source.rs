@@ -42,7 +42,7 @@ pub struct StoreSource {
 type StoredSampleVisitor<'a> =
     dyn FnMut(Option<&Series>, LabelSet, SelectedSamples<'_>) -> Result<(), PromqlError> + 'a;
 
-/// The labels of series that only the history has are all that is known of them.
+/// The family of series that only the history has: nothing but their labels is known.
 static UNKNOWN_FAMILY: Family = Family::new("", MetricKind::Unknown, "", 1, "");
 
 impl StoreSource {
@@ -189,7 +189,8 @@ impl StoreSource {
 }
 
 impl StoreSource {
-    /// Returns the history if the range begins before the store. The history knows no inputs.
+    /// Returns the history if the range begins before the store. A selection by input never
+    /// reads it: series of the engine have no input.
     fn history_for(&self, selection: &Selection<'_>) -> Option<&HistoryAccess> {
         let history = self.history.as_ref()?;
         let is_needed = || history.is_needed(&self.store, selection.start);
@@ -208,7 +209,7 @@ impl StoreSource {
         let own = labels.iter().filter(|(key, value)| !is_added(key, value));
         let own: Vec<(&str, &str)> = own.collect();
         let family = Arc::new(UNKNOWN_FAMILY.clone());
-        // One that exceeds the limits of a series cannot be selected by a filter.
+        // No filter selects labels that exceed the limits of a series.
         Series::named(family, labels.metric_name(), &own)
             .map_or(ShownValues::All, |series| self.store.shown_values(&series))
     }
@@ -224,7 +225,8 @@ impl StoreSource {
         let view = SeriesView::new(&self.node, selection.matchers);
         self.select_stored(selection, &mut |series, labels, samples| {
             let Some(series) = series else {
-                // Made at each query: an engine that has it got it from here.
+                // Computed for each query: the agent is the only source, also if the engine has a
+                // copy.
                 history.take(&labels);
                 return visit(labels, samples);
             };

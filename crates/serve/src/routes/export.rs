@@ -55,7 +55,7 @@ pub(super) async fn export(
 
 fn parse_format(text: &str) -> Result<SampleFileFormat, ApiError> {
     SampleFileFormat::parse(text).ok_or_else(|| {
-        ApiError::bad_request(format!("unknown format format={text}")).hint("parquet or csv")
+        ApiError::bad_request(format!("unknown format {text:?}")).hint("parquet or csv")
     })
 }
 

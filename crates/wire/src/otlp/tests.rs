@@ -1,4 +1,5 @@
-//! Both readers against the generated messages: what a request says, in either form, is visited.
+//! Tests of both readers against the generated messages: every part of a request is visited, in
+//! protobuf and in JSON.
 
 use super::messages::Message;
 use super::messages::collector::ExportMetricsServiceRequest;

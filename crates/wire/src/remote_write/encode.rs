@@ -2,7 +2,7 @@
 //!
 //! The messages are written directly: a sender has the labels of each series encoded already
 //! ([`encode_labels`]), and in a request only samples are new. In version 2.0 labels refer to a
-//! table of symbols that every request has anew; a sender numbers its symbols once
+//! table of symbols, and every request has its own; a sender numbers its symbols once
 //! ([`RequestEncoderV2::series`] takes these numbers), and the encoder gives each one a place in
 //! the request when it is first used.
 //!
@@ -59,8 +59,7 @@ impl RequestEncoderV1 {
     }
 }
 
-/// What a request of version 2.0 says about the metric of a series. Help and unit are numbers of
-/// symbols.
+/// The metadata of a series in a request of version 2.0. Help and unit are numbers of symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedMetadata {
     pub metric_type: RemoteMetricType,
@@ -148,7 +147,7 @@ impl RequestEncoderV2 {
         place
     }
 
-    /// Forgets the numbers of symbols: the sender numbers them anew.
+    /// Forgets the numbers of symbols, before the sender assigns new ones.
     pub fn forget_symbols(&mut self) {
         self.places.clear();
     }
