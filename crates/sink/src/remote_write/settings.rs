@@ -53,9 +53,9 @@ settings! {
         ca_file: Option<PathBuf> = None,
         /// Verify the server's certificate.
         verify_peer: bool = true,
-        /// How often new samples are sent.
+        /// How often new samples are sent, from 100ms to 1h.
         interval: TimeSpan = TimeSpan::seconds(5),
-        /// How long one request may take.
+        /// How long one request may take, from 100ms to 10m.
         timeout: TimeSpan = TimeSpan::seconds(30),
         /// How many requests are under way at a time. The samples of a series stay in order.
         shards: NonZeroU32 = NonZeroU32::MIN,
