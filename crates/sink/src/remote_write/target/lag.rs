@@ -43,8 +43,8 @@ impl TargetThread<'_> {
         lag
     }
 
-    /// Reads samples without sending them, until the rest is within the limit. A segment that cannot
-    /// be read is skipped and counted: it would be kept for ever.
+    /// Reads samples without sending them, until the rest is within the limit. A segment that
+    /// cannot be read is skipped and counted: it would be kept for ever.
     pub(super) fn drop_oldest(&mut self, stream: &mut SampleStream) -> io::Result<()> {
         let bound = self.options.settings.lag_bytes();
         let counters = &self.shared.counters;
