@@ -3,12 +3,13 @@
 use std::fs;
 
 use pegel_testkit::{
-    AgentProcess, BrowserPage, PLANTED_TOKEN, TempDir, curl, eventually, need, set_mode,
+    AgentProcess, BrowserPage, CertificateSigner, PLANTED_TOKEN, TempDir, curl, eventually, need,
+    set_mode,
 };
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::tls::{Authority, CertificateFiles, agent, expect_refused, outside, prepared};
+use crate::tls::{CertificateFiles, agent, expect_refused, outside, prepared};
 
 const HTML: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
 
@@ -19,7 +20,7 @@ struct RemoteClient {
 }
 
 impl RemoteClient {
-    fn new(agent: &AgentProcess, authority: &Authority) -> RemoteClient {
+    fn new(agent: &AgentProcess, authority: &CertificateSigner) -> RemoteClient {
         RemoteClient {
             base: format!("https://{}", outside(agent)),
             ca: authority.path("ca.pem"),
@@ -60,7 +61,7 @@ impl RemoteClient {
 #[test]
 fn a_session_replaces_the_token_until_the_logout() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {
@@ -130,7 +131,7 @@ fn a_session_replaces_the_token_until_the_logout() {
 #[test]
 fn failed_logins_are_limited() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {
@@ -156,7 +157,7 @@ fn failed_logins_are_limited() {
 #[test]
 fn a_new_token_ends_all_sessions() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     let home = TempDir::new();
@@ -206,7 +207,7 @@ fn a_browser_logs_in_and_out() {
     let Some(chromium) = need("chromium") else {
         return;
     };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, NetworkNamespace, OtherUser,
-    PLANTED_TOKEN, REPOSITORY, TempDir, curl, eventually, isolate, need, need_peer, now_seconds,
-    post, set_mode,
+    AgentAddress, AgentBuilder, AgentProcess, CertificateSigner, ChildProcess, NetworkNamespace,
+    OtherUser, PLANTED_TOKEN, REPOSITORY, TempDir, curl, eventually, isolate, need, need_peer,
+    now_seconds, post, set_mode,
 };
 use rustix::process::Signal;
 
@@ -20,104 +20,13 @@ use crate::PEGEL;
 const LOOPBACK: &str = "127.0.0.1:0";
 const OUTSIDE: &str = "192.0.2.7:0";
 
-/// Signs certificates that are valid for a day.
-pub(crate) struct Authority {
-    home: TempDir,
-}
-
-impl Authority {
-    pub(crate) fn new() -> Authority {
-        let authority = Authority {
-            home: TempDir::new(),
-        };
-        authority.openssl(&[
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=authority",
-            "-keyout",
-            "ca.key",
-            "-out",
-            "ca.pem",
-        ]);
-        authority
-    }
-
-    /// Writes `NAME.pem` and `NAME.key`.
-    pub(crate) fn sign(&self, name: &str) {
-        let (key, request, cert) = (
-            format!("{name}.key"),
-            format!("{name}.csr"),
-            format!("{name}.pem"),
-        );
-        self.openssl(&[
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-subj",
-            &format!("/CN={name}"),
-            "-keyout",
-            &key,
-            "-out",
-            &request,
-        ]);
-        let extensions = "subjectAltName=IP:192.0.2.7,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n\
-                          extendedKeyUsage=serverAuth,clientAuth\n";
-        fs::write(self.home.join("extensions"), extensions).expect("written");
-        self.openssl(&[
-            "x509",
-            "-req",
-            "-days",
-            "1",
-            "-in",
-            &request,
-            "-CA",
-            "ca.pem",
-            "-CAkey",
-            "ca.key",
-            "-CAcreateserial",
-            "-extfile",
-            "extensions",
-            "-out",
-            &cert,
-        ]);
-    }
-
-    fn openssl(&self, args: &[&str]) {
-        let output = Command::new("openssl")
-            .args(args)
-            .current_dir(self.home.path())
-            .output();
-        let output = output.expect("openssl");
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.home.join(name).to_str().expect("UTF-8").to_owned()
-    }
-}
-
 /// The files that an agent uses, and their current contents.
 pub(crate) struct CertificateFiles {
     home: TempDir,
 }
 
 impl CertificateFiles {
-    pub(crate) fn new(authority: &Authority, name: &str) -> CertificateFiles {
+    pub(crate) fn new(authority: &CertificateSigner, name: &str) -> CertificateFiles {
         let files = CertificateFiles {
             home: TempDir::new(),
         };
@@ -125,7 +34,7 @@ impl CertificateFiles {
         files
     }
 
-    fn put(&self, authority: &Authority, name: &str) {
+    fn put(&self, authority: &CertificateSigner, name: &str) {
         for (from, to) in [("pem", "cert.pem"), ("key", "key.pem")] {
             let new = self.home.join("new");
             fs::copy(authority.path(&format!("{name}.{from}")), &new).expect("copied");
@@ -177,7 +86,7 @@ pub(crate) fn expect_refused(agent: &AgentProcess, reason: &str, count: u64) {
 #[test]
 fn other_machines_need_tls_and_the_token() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {
@@ -220,7 +129,7 @@ fn other_machines_need_tls_and_the_token() {
 #[test]
 fn connections_without_tls_get_an_error_and_are_counted() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {
@@ -276,7 +185,7 @@ fn metrics_of_opentelemetry_arrive_over_tls_with_the_token() {
     let Some(marker) = need_peer("opentelemetry-python/bin/opentelemetry-sdk") else {
         return;
     };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {
@@ -330,7 +239,7 @@ fn metrics_of_opentelemetry_arrive_over_tls_with_the_token() {
 #[test]
 fn a_client_certificate_replaces_the_token() {
     let Some(island) = prepared() else { return };
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (CertificateSigner::create(), CertificateSigner::create());
     authority.sign("node");
     authority.sign("client");
     other.sign("client");
@@ -342,7 +251,7 @@ fn a_client_certificate_replaces_the_token() {
             .config(&files.config(Some(&ca)))
             .start();
         let url = format!("https://{}/metrics", outside(&agent));
-        let ask = |by: Option<&Authority>| {
+        let ask = |by: Option<&CertificateSigner>| {
             let shown = by.map(|by| (by.path("client.pem"), by.path("client.key")));
             let shown: Vec<&str> = match &shown {
                 Some((cert, key)) => vec!["--cert", cert, "--key", key],
@@ -366,7 +275,7 @@ fn a_client_certificate_replaces_the_token() {
 #[test]
 fn valid_new_certificates_are_loaded_and_invalid_ones_refused() {
     let Some(island) = prepared() else { return };
-    let (old, new) = (Authority::new(), Authority::new());
+    let (old, new) = (CertificateSigner::create(), CertificateSigner::create());
     old.sign("node");
     new.sign("node");
     let files = CertificateFiles::new(&old, "node");
@@ -376,8 +285,9 @@ fn valid_new_certificates_are_loaded_and_invalid_ones_refused() {
             .args(&["--log", "info"])
             .start();
         let url = format!("https://{}/healthz", outside(&agent));
-        let is_trusted = |by: &Authority| curl(&["--cacert", &by.path("ca.pem"), &url]).0 == 200;
-        let trusts = |by: &Authority| {
+        let is_trusted =
+            |by: &CertificateSigner| curl(&["--cacert", &by.path("ca.pem"), &url]).0 == 200;
+        let trusts = |by: &CertificateSigner| {
             eventually("the new certificate is shown", || {
                 if is_trusted(by) {
                     Ok(())
@@ -429,7 +339,7 @@ fn valid_new_certificates_are_loaded_and_invalid_ones_refused() {
 #[test]
 fn bad_files_are_refused_with_a_reason_and_without_their_content() {
     let Some(_) = need("openssl") else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     authority.sign("other");
     let run = |change: &dyn Fn(&CertificateFiles), expected: &str| {
@@ -492,7 +402,7 @@ fn open_to_all(path: &Path) {
 #[test]
 fn addresses_for_other_machines_are_not_opened_by_accident() {
     let Some(island) = prepared() else { return };
-    let authority = Authority::new();
+    let authority = CertificateSigner::create();
     authority.sign("node");
     let files = CertificateFiles::new(&authority, "node");
     island.run_inside(|| {

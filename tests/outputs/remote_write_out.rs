@@ -1,16 +1,17 @@
 //! Remote write out of a real agent: to Debian's Prometheus and VictoriaMetrics, to another agent,
-//! and to a receiver that fails; processes on either side are killed.
+//! and to a receiver that fails; processes on either side are killed. With TLS and a password too.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentAddress, AgentProcess, ChildProcess, TempDir, WriteFault, WriteReceiver,
-    eventually_within, get, need, now_millis, post,
+    AgentAddress, AgentProcess, CertificateSigner, ChildProcess, PLANTED_TOKEN, TempDir,
+    WriteFault, WriteReceiver, assert_token_absent, curl, eventually_within, get, need, now_millis,
+    post,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -149,10 +150,17 @@ type SampleTexts = BTreeMap<String, Vec<(i64, String)>>;
 
 /// Returns the samples of the last `seconds` before a time in milliseconds.
 fn samples(address: &AgentAddress, selector: &str, seconds: i64, end: i64) -> SampleTexts {
+    let path = samples_path(selector, seconds, end);
+    parse_samples(&get(address, &path).expect("an answer").json())
+}
+
+fn samples_path(selector: &str, seconds: i64, end: i64) -> String {
     let expression = encode(&format!("{selector}[{seconds}s]"));
     let time = format!("{}.{:03}", end / 1000, end % 1000);
-    let path = format!("/api/v1/query?time={time}&query={expression}");
-    let answer = get(address, &path).expect("an answer").json();
+    format!("/api/v1/query?time={time}&query={expression}")
+}
+
+fn parse_samples(answer: &Value) -> SampleTexts {
     let series = answer["data"]["result"].as_array();
     let series = series.unwrap_or_else(|| panic!("{answer}"));
     let list = |one: &Value| {
@@ -368,6 +376,154 @@ fn a_killed_agent_repeats_requests_and_nothing_else() {
     let left = fs::read_dir(dir.join("store/outgoing")).map_or(0, Iterator::count);
     assert_eq!(left, 0);
     drop(agent);
+}
+
+/// What bcrypt makes of [`PLANTED_TOKEN`].
+const PASSWORD_HASH: &str = "$2b$04$abcdefghijklmnopqrstuuZBj50tMO2aqhGHuBeTi1pxiJQiTjqtu";
+
+/// A Prometheus that accepts remote write over TLS, from the user `pegel` with the password
+/// [`PLANTED_TOKEN`].
+struct ProtectedPrometheus {
+    process: ChildProcess,
+    address: SocketAddr,
+    authority: String,
+    _home: TempDir,
+}
+
+impl ProtectedPrometheus {
+    fn start(program: &Path, signer: &CertificateSigner) -> ProtectedPrometheus {
+        let home = TempDir::new();
+        let (config, web) = (home.join("prometheus.yml"), home.join("web.yml"));
+        fs::write(&config, "global: {scrape_interval: 1h}\n").expect("written");
+        signer.sign("receiver");
+        let text = format!(
+            "tls_server_config:\n  cert_file: {}\n  key_file: {}\n\
+             basic_auth_users:\n  pegel: '{PASSWORD_HASH}'\n",
+            signer.path("receiver.pem"),
+            signer.path("receiver.key"),
+        );
+        fs::write(&web, text).expect("written");
+        let address = free_address();
+        let process = ChildProcess::start(Command::new(program).args([
+            format!("--config.file={}", config.display()),
+            format!("--web.config.file={}", web.display()),
+            format!("--storage.tsdb.path={}", home.join("data").display()),
+            format!("--web.listen-address={address}"),
+            "--web.enable-remote-write-receiver".to_owned(),
+        ]));
+        let mut prometheus = ProtectedPrometheus {
+            process,
+            address,
+            authority: signer.path("ca.pem"),
+            _home: home,
+        };
+        eventually_within(BOUND, "the receiver is ready", || {
+            let output = prometheus.process.output();
+            assert!(!prometheus.process.has_ended(), "{output}");
+            match prometheus.ask("/-/ready") {
+                (200, _) => Ok(()),
+                (_, answer) => Err(answer + &output),
+            }
+        });
+        prometheus
+    }
+
+    /// Returns the status of a response, and what curl wrote.
+    fn ask(&self, path: &str) -> (u16, String) {
+        let url = format!("https://{}{path}", self.address);
+        let user = format!("pegel:{PLANTED_TOKEN}");
+        curl(&["--cacert", &self.authority, "--user", &user, &url])
+    }
+
+    /// Returns the samples of a series of one receiver.
+    fn samples(&self, selector: &str, seconds: i64, end: i64) -> SampleTexts {
+        let (status, output) = self.ask(&samples_path(selector, seconds, end));
+        assert_eq!(status, 200, "{output}");
+        let body = output.split("\r\n\r\n").nth(1).expect("a body");
+        let body = body.lines().next().expect("a line");
+        parse_samples(&serde_json::from_str(body).expect("JSON"))
+    }
+}
+
+/// While the password is wrong, samples wait; a renewed file is read again. A receiver whose
+/// certificate is not trusted gets no request.
+#[test]
+fn a_prometheus_with_tls_and_a_password_receives() {
+    let (Some(program), Some(_), Some(_)) = (need("prometheus"), need("openssl"), need("curl"))
+    else {
+        return;
+    };
+    let (signer, stranger) = (CertificateSigner::create(), CertificateSigner::create());
+    let prometheus = ProtectedPrometheus::start(&program, &signer);
+    let (dir, listen) = (TempDir::new(), free_address());
+    let password = |name: &str, text: &str| {
+        let (path, new) = (dir.join(name), dir.join("new"));
+        fs::write(&new, text).expect("written");
+        fs::rename(&new, &path).expect("renamed");
+        path.display().to_string()
+    };
+    let right = password("right", &format!("{PLANTED_TOKEN}\n"));
+    let renewed = password("renewed", "expired\n");
+    let entry = |name: &str, file: &str, authority: &str| {
+        format!(
+            "{{url: 'https://{}/api/v1/write', name: {name}, user: pegel, password_file: '{file}', \
+             ca_file: '{authority}', interval: 200ms, external_labels: {{receiver: {name}}}}}",
+            prometheus.address
+        )
+    };
+    let targets = [
+        entry("right", &right, &prometheus.authority),
+        entry("renewed", &renewed, &prometheus.authority),
+        entry("untrusted", &right, &stranger.path("ca.pem")),
+    ];
+    let began = now_millis();
+    let agent = start(&dir, listen, &targets.join(", "));
+    for step in 0..20 {
+        put(&agent, "ladder", now_millis(), f64::from(step).sqrt());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let end = now_millis();
+    let sent = until_sent(&agent, "right", end);
+    assert_eq!(sent["dropped"]["refused"], 0, "{sent}");
+    let failing = |name: &str, message: &str| {
+        let waiting = eventually_within(BOUND, "the error is shown", || {
+            let target = target(&agent, name);
+            let error = target["last_error"].as_str().unwrap_or_default();
+            match error.contains(message) {
+                true => Ok(target),
+                false => Err(target),
+            }
+        });
+        assert_eq!(waiting["sent"], 0, "{waiting}");
+        assert_eq!(waiting["dropped"]["refused"], 0, "{waiting}");
+        assert!(waiting["errors"].as_u64() > Some(0), "{waiting}");
+    };
+    failing("renewed", "HTTP status 401");
+    failing("untrusted", "certificate");
+    let report = agent.client(&["doctor"]).stdout;
+    assert!(report.contains("renewed: HTTP status 401"), "{report}");
+    assert!(report.contains("untrusted: "), "{report}");
+    for path in ["/status", "/api/v1/status/config", "/metrics"] {
+        let answer = get(agent.http(), path).expect("an answer");
+        assert_token_absent(path, answer.text().as_bytes());
+    }
+
+    password("renewed", PLANTED_TOKEN);
+    let sent = until_sent(&agent, "renewed", end);
+    assert_eq!(sent["last_error"], Value::Null, "{sent}");
+    assert_eq!(sent["dropped"]["refused"], 0, "{sent}");
+    failing("untrusted", "certificate");
+    let seconds = (end - began) / 1000 + 1;
+    let own = samples(agent.http(), "ladder", seconds, end);
+    let own: Vec<_> = own.into_values().collect();
+    assert_eq!(own.len(), 1, "{own:?}");
+    for name in ["right", "renewed"] {
+        let selector = format!("ladder{{receiver=\"{name}\"}}");
+        let received = prometheus.samples(&selector, seconds, end);
+        assert_eq!(received.into_values().collect::<Vec<_>>(), own, "{name}");
+    }
+    let foreign = prometheus.samples("{receiver=\"untrusted\"}", seconds, end);
+    assert!(foreign.is_empty(), "{foreign:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod hung_child;
 mod jobs;
 mod queries;
 mod refused_children;
+mod remote_write;
 mod rules;
 mod tree_agent;
 

@@ -13,6 +13,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use crate::{WaitLimit, new_runtime};
+
 /// Where distributions keep the certificates of authorities.
 const CA_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -50,6 +52,24 @@ pub fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpSt
         }
     }
     Err(failure)
+}
+
+/// Like [`connect_tcp`], with a wait that can also be stopped. The resolution of the name has the
+/// limits of the system's resolver.
+pub fn connect_tcp_with_limit(host: &str, port: u16, limit: &WaitLimit) -> io::Result<TcpStream> {
+    let addresses = (host, port).to_socket_addrs()?;
+    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let runtime = new_runtime()?;
+    limit.wait_for(&runtime, async {
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in addresses {
+            match tokio::net::TcpStream::connect(address).await {
+                Ok(stream) => return stream.into_std(),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    })
 }
 
 /// Reads the authorities for a connection: renewed files are noticed.

@@ -13,7 +13,7 @@ mod http2_call;
 mod server_url;
 
 pub use authorization::{Authorization, AuthorizationError};
-pub use connect::{ServerTrust, connect_tcp, tls_config};
+pub use connect::{ServerTrust, connect_tcp, connect_tcp_with_limit, tls_config};
 pub use http2_call::{Http2Response, call_http2};
 pub use server_url::ServerUrl;
 
@@ -39,6 +39,8 @@ use tokio_rustls::TlsConnector;
 
 /// Interval at which a wait checks its stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The most bytes of a body that [`HttpConnection::exchange`] reads, beyond those that it returns.
+const IGNORED_BYTES_MAX: usize = 64 << 10;
 
 /// The head of a request.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +82,8 @@ pub struct ShortResponse {
     pub status: u16,
     headers: hyper::HeaderMap,
     pub body: Vec<u8>,
+    /// Whether the body was read to its end. Otherwise the connection cannot be used again.
+    pub is_complete: bool,
 }
 
 /// A body, read as it arrives. A truncated one ends with an error.
@@ -111,16 +115,24 @@ impl HttpConnection {
         config: Arc<ClientConfig>,
         timeout: Duration,
     ) -> io::Result<HttpConnection> {
+        let limit = WaitLimit::timeout(timeout);
+        HttpConnection::over_tls_with_limit(stream, host, config, &limit)
+    }
+
+    /// Like [`HttpConnection::over_tls`], with a wait that can also be stopped.
+    pub fn over_tls_with_limit(
+        stream: TcpStream,
+        host: &str,
+        config: Arc<ClientConfig>,
+        limit: &WaitLimit,
+    ) -> io::Result<HttpConnection> {
         stream.set_nonblocking(true)?;
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let runtime = new_runtime()?;
-        let connected = runtime.block_on(async {
+        let connected = limit.wait_for(&runtime, async {
             let stream = tokio::net::TcpStream::from_std(stream)?;
-            let connecting = TlsConnector::from(config).connect(name, stream);
-            tokio::time::timeout(timeout, connecting)
-                .await
-                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+            TlsConnector::from(config).connect(name, stream).await
         })?;
         HttpConnection::with_stream(runtime, connected)
     }
@@ -178,9 +190,10 @@ impl HttpConnection {
         })
     }
 
-    /// Sends a request, reads the whole response, of whose body the first `body_max` bytes are
-    /// returned, and keeps the connection for the next request. `limit` applies to all of it. After
-    /// an error the connection cannot be used again.
+    /// Sends a request, reads the response, of whose body the first `body_max` bytes are returned,
+    /// and keeps the connection for the next request. `limit` applies to all of it. After an error
+    /// the connection cannot be used again, nor after a response that is not complete: its body is
+    /// too long to be read to its end.
     pub fn exchange(
         &mut self,
         request: &HttpRequest<'_>,
@@ -193,16 +206,24 @@ impl HttpConnection {
         let exchange = async {
             sender.ready().await?;
             let (head, mut incoming) = sender.send_request(request).await?.into_parts();
-            let mut body = Vec::new();
-            while let Some(frame) = incoming.frame().await.transpose()? {
+            let (mut body, mut ignored) = (Vec::new(), 0);
+            let is_complete = loop {
+                let Some(frame) = incoming.frame().await.transpose()? else {
+                    break true;
+                };
                 let data = frame.into_data().unwrap_or_default();
                 let count = data.len().min(body_max - body.len());
                 body.extend_from_slice(&data[..count]);
-            }
+                ignored += data.len() - count;
+                if ignored > IGNORED_BYTES_MAX {
+                    break false;
+                }
+            };
             Ok(ShortResponse {
                 status: head.status.as_u16(),
                 headers: head.headers,
                 body,
+                is_complete,
             })
         };
         limit.wait(&self.runtime, exchange)
@@ -427,6 +448,56 @@ mod tests {
         assert_eq!(second.body, b"lat");
         server.join().expect("served");
         assert!(exchange().is_err());
+    }
+
+    #[test]
+    fn an_endless_body_is_not_read_to_its_end() {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        let server = thread::spawn(move || {
+            let mut reader = BufReader::new(server);
+            let lines = reader.by_ref().lines().map_while(Result::ok);
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            let mut answer = &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..];
+            while reader.get_mut().write_all(answer).is_ok() {
+                answer = b"4\r\naaaa\r\n";
+            }
+        });
+        let request = HttpRequest {
+            method: "POST",
+            target: "/",
+            host: "localhost",
+            headers: &[],
+        };
+        let limit = WaitLimit::timeout(Duration::from_secs(60));
+        let mut connection = HttpConnection::over_unix(client).expect("connected");
+        let response = connection.exchange(&request, Bytes::new(), 3, &limit);
+        let response = response.expect("a response");
+        assert_eq!((response.status, response.is_complete), (200, false));
+        assert_eq!(response.body, b"aaa");
+        // Closes the connection, which ends the server.
+        drop(connection);
+        server.join().expect("served");
+    }
+
+    #[test]
+    fn a_tls_handshake_can_be_stopped() {
+        let limit = WaitLimit {
+            timeout: Some(Duration::from_secs(600)),
+            stop: Some(Arc::new(AtomicBool::new(true))),
+        };
+        // The kernel completes the connection; nothing answers the handshake.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let stream = connect_tcp_with_limit("127.0.0.1", port, &limit).expect("connected");
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let trust = ServerTrust {
+            ca_file: None,
+            accept_any: true,
+        };
+        let config = tls_config(&trust).expect("valid");
+        let ended = HttpConnection::over_tls_with_limit(stream, "a", config, &limit);
+        let kind = ended.expect_err("stopped").kind();
+        assert_eq!(kind, io::ErrorKind::ConnectionAborted);
     }
 
     #[test]

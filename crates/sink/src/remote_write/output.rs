@@ -131,8 +131,10 @@ impl Drop for RemoteWriteOutput {
         while Instant::now() < until && !self.targets.iter().all(has_ended) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        for target in self.targets.drain(..) {
+        for target in &self.targets {
             target.shared.abort.store(true, Ordering::Relaxed);
+        }
+        for target in self.targets.drain(..) {
             target.thread.join();
         }
     }

@@ -246,6 +246,16 @@ impl SampleStream {
         }
     }
 
+    /// Continues with the next segment after a read error. Returns false if there is none.
+    pub(super) fn skip_segment(&mut self) -> bool {
+        let is_skipped = self.reader.skip_segment();
+        if is_skipped {
+            self.losses.gaps += 1;
+            self.is_segment_new = true;
+        }
+        is_skipped
+    }
+
     /// Decodes the next frame. Returns false at the end of the log.
     fn read_frame(&mut self) -> io::Result<bool> {
         let start = self.reader.position();

@@ -17,6 +17,11 @@ use pegel_query::promql::{LabelMatcher, LabelSet, parse_selector};
 
 /// The most shards: each has a connection, and a thread while several have something to send.
 const SHARDS_MAX: u32 = 64;
+/// The shortest interval and timeout.
+const TIME_MIN: Duration = Duration::from_millis(100);
+/// The longest interval, and the longest timeout: `lag` is checked between them.
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// The most samples of a request: what Pegel itself accepts.
 const SAMPLES_PER_SEND_MAX: u32 = 100_000;
 
@@ -48,9 +53,9 @@ settings! {
         ca_file: Option<PathBuf> = None,
         /// Verify the server's certificate.
         verify_peer: bool = true,
-        /// How often new samples are sent.
+        /// How often new samples are sent, from 100ms to 1h.
         interval: TimeSpan = TimeSpan::seconds(5),
-        /// How long one request may take.
+        /// How long one request may take, from 100ms to 10m.
         timeout: TimeSpan = TimeSpan::seconds(30),
         /// How many requests are under way at a time. The samples of a series stay in order.
         shards: NonZeroU32 = NonZeroU32::MIN,
@@ -151,8 +156,13 @@ fn validation_error(settings: &RemoteWriteSettings) -> Option<String> {
     if settings.user.is_some() && settings.bearer_token_file.is_some() {
         return Some("set either user or bearer_token_file".to_owned());
     }
-    if settings.interval.duration() < Duration::from_millis(100) {
-        return Some("interval is less than 100ms".to_owned());
+    let interval = settings.interval.duration();
+    if !(TIME_MIN..=INTERVAL_MAX).contains(&interval) {
+        return Some("interval is not between 100ms and 1h".to_owned());
+    }
+    let timeout = settings.timeout.duration();
+    if !(TIME_MIN..=TIMEOUT_MAX).contains(&timeout) {
+        return Some("timeout is not between 100ms and 10m".to_owned());
     }
     if settings.shards.get() > SHARDS_MAX {
         return Some(format!("shards exceeds {SHARDS_MAX}"));
@@ -336,7 +346,22 @@ mod tests {
                 "set either user or bearer_token_file",
             ),
             ("[{url: 'http://a', shards: 65}]", "shards exceeds 64"),
-            ("[{url: 'http://a', interval: 1ms}]", "less than 100ms"),
+            (
+                "[{url: 'http://a', interval: 1ms}]",
+                "interval is not between 100ms and 1h",
+            ),
+            (
+                "[{url: 'http://a', interval: 2h}]",
+                "interval is not between 100ms and 1h",
+            ),
+            (
+                "[{url: 'http://a', timeout: 10ms}]",
+                "timeout is not between 100ms and 10m",
+            ),
+            (
+                "[{url: 'http://a', timeout: 1d}]",
+                "timeout is not between 100ms and 10m",
+            ),
             (
                 "[{url: 'http://a', max_samples_per_send: 100001}]",
                 "max_samples_per_send exceeds 100000",

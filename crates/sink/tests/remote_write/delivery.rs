@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{WriteFault, eventually};
+use pegel_testkit::{FaultyFiles, FileFault, FileOperation, WriteFault, WriteReceiver, eventually};
+use rustix::io::Errno;
 
-use crate::fixture::{RemoteWriteFixture, assert_in_order, values};
+use crate::fixture::{RemoteWriteFixture, START, assert_in_order, values};
 
 #[test]
 fn failures_are_repeated_and_refusals_are_counted() {
@@ -41,13 +42,27 @@ fn failures_are_repeated_and_refusals_are_counted() {
     fixture.push(&store, "p", &[(4, 4.0)]);
     let counts = fixture.until(&output, "refused again", |counts| counts.refused_again == 1);
     assert_eq!((counts.refused, counts.sent), (2, 1));
+    // Also if the connection was open and the request is repeated at once.
     fixture.push(&store, "p", &[(5, 5.0)]);
+    fixture.until_sent(&store, &output);
+    fixture.receiver.fail_next(WriteFault::LostAnswer);
+    fixture.receiver.fail_next(WriteFault::Status(400, ""));
+    fixture.push(&store, "p", &[(6, 6.0)]);
+    let counts = fixture.until(&output, "refused again", |counts| counts.refused_again == 2);
+    assert_eq!((counts.refused, counts.sent), (2, 2));
+    // An answer that limits the rate proves that nothing was stored.
+    fixture.receiver.fail_next(WriteFault::Status(429, ""));
+    fixture.receiver.fail_next(WriteFault::Status(400, ""));
+    fixture.push(&store, "p", &[(7, 7.0)]);
+    let counts = fixture.until(&output, "refused", |counts| counts.refused == 3);
+    assert_eq!((counts.refused_again, counts.sent), (2, 2));
+    fixture.push(&store, "p", &[(8, 8.0)]);
     fixture.until_sent(&store, &output);
     assert_eq!(
         values(&fixture.receiver.samples(), "p{")
             .last()
             .map(String::as_str),
-        Some("5=5")
+        Some("8=8")
     );
 }
 
@@ -234,4 +249,217 @@ fn the_end_of_the_agent_does_not_wait_for_a_receiver_that_hangs() {
     drop(output);
     let sent = fixture.receiver.samples();
     assert_eq!(values(&sent, "p{").last().map(String::as_str), Some("2=2"));
+}
+
+/// Expired credentials and a wrong path say nothing about the samples: they wait.
+#[test]
+fn samples_wait_while_a_receiver_rejects_every_request() {
+    for (status, message) in [(401, "HTTP status 401"), (403, "403"), (404, "404")] {
+        let fixture = RemoteWriteFixture::new();
+        let store = fixture.open();
+        for _ in 0..100 {
+            fixture.receiver.fail_next(WriteFault::Status(status, ""));
+        }
+        let output = fixture.start(&store, "");
+        fixture.push(&store, "p", &[(1, 1.0), (2, 2.0)]);
+        let counts = fixture.until(&output, "the error is shown", |counts| {
+            counts.last_error.is_some()
+        });
+        let error = counts.last_error.expect("an error");
+        assert!(error.contains(message), "{error}");
+        fixture.receiver.clear_faults();
+        let counts = fixture.until_sent(&store, &output);
+        assert_eq!((counts.sent, counts.refused), (2, 0));
+        assert_eq!(values(&fixture.receiver.samples(), "p{"), ["1=1", "2=2"]);
+    }
+}
+
+/// The receiver answers, but would need a minute for everything that waits.
+#[test]
+fn the_end_of_the_agent_does_not_wait_for_a_backlog() {
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    let points: Vec<(i64, f64)> = (1..=600).map(|n| (n, n as f64)).collect();
+    fixture.set_clock(600);
+    fixture.push(&store, "p", &points);
+    for _ in 0..points.len() {
+        let slow = WriteFault::Slow(Duration::from_millis(100));
+        fixture.receiver.fail_next(slow);
+    }
+    let output = fixture.start(&store, ", max_samples_per_send: 1");
+    fixture.until(&output, "it is being sent", |counts| counts.sent > 0);
+    let began = Instant::now();
+    drop(output);
+    let elapsed = began.elapsed();
+    assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+    assert!(fixture.receiver.sample_count() < points.len());
+    fixture.receiver.clear_faults();
+    let output = fixture.start(&store, ", max_samples_per_send: 1");
+    fixture.until_sent(&store, &output);
+    // Some twice, each at least once, and new ones in order.
+    let mut sent = values(&fixture.receiver.samples(), "p{");
+    let mut seen = std::collections::HashSet::new();
+    sent.retain(|sample| seen.insert(sample.clone()));
+    let expected: Vec<String> = points.iter().map(|(n, _)| format!("{n}={n}")).collect();
+    assert_eq!(sent, expected);
+}
+
+/// The receiver accepts the connection and never answers the TLS handshake.
+#[test]
+fn the_end_of_the_agent_does_not_wait_for_a_handshake() {
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let keys = ", verify_peer: false, timeout: 10m";
+    let output = fixture.start_at(&store, &format!("https://{address}/"), keys);
+    fixture.push(&store, "p", &[(1, 1.0)]);
+    let _open = listener.accept().expect("connected");
+    let began = Instant::now();
+    drop(output);
+    let elapsed = began.elapsed();
+    assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+}
+
+#[test]
+fn samples_that_were_read_before_a_read_error_are_sent() {
+    let fixture = RemoteWriteFixture::new();
+    let files = FaultyFiles::new();
+    let store = fixture.open_on(&files);
+    fixture.set_clock(60_000);
+    // More than a reader of the log reads at once, with values that do not compress.
+    for part in 0..6 {
+        let times = part * 10_000..(part + 1) * 10_000;
+        let points: Vec<(i64, f64)> = times.map(|at| (at, ((at * 7919) as f64).sqrt())).collect();
+        fixture.push(&store, "p", &points);
+    }
+    // The first part of the segment is read; the second one is not, at first.
+    files.inject(FileFault {
+        skip: 1,
+        times: 2,
+        ..FileFault::always(FileOperation::Read, Errno::IO)
+    });
+    let output = fixture.start(&store, ", max_samples_per_send: 100000");
+    let counts = fixture.until_sent(&store, &output);
+    assert_eq!((counts.sent, counts.damaged), (60_000, 0));
+    assert!(counts.errors >= 1, "{counts:?}");
+    let sent = fixture.receiver.samples();
+    assert_in_order(&sent);
+    assert_eq!(fixture.receiver.sample_count(), 60_000);
+}
+
+/// A log that cannot be read is kept until `lag` is exceeded, and then skipped.
+#[test]
+fn segments_that_cannot_be_read_are_skipped_beyond_the_lag() {
+    let fixture = RemoteWriteFixture::new();
+    fixture.receiver.set_down(true);
+    let files = FaultyFiles::new();
+    let store = fixture.open_on(&files);
+    let output = fixture.start(&store, ", lag: 4KiB");
+    fixture.push(&store, "p", &[(1, 1.0)]);
+    fixture.until(&output, "it fails", |counts| counts.errors > 0);
+    files.inject(FileFault::always(FileOperation::Read, Errno::IO));
+    for second in 2..400_i64 {
+        fixture.set_clock(second);
+        let value = ((second * 7919) as f64).sqrt();
+        fixture.push(&store, "p", &[(second, value)]);
+        if second % 50 == 0 {
+            store.flush_to_blocks();
+        }
+    }
+    fixture.until(&output, "segments are skipped", |counts| counts.damaged > 0);
+    files.clear_faults();
+    fixture.receiver.set_down(false);
+    fixture.push(&store, "p", &[(400, 400.0)]);
+    fixture.until_sent(&store, &output);
+    let sent = fixture.receiver.samples();
+    assert_in_order(&sent);
+    assert_eq!(
+        values(&sent, "p{").last().map(String::as_str),
+        Some("400=400")
+    );
+}
+
+#[test]
+fn a_position_of_a_log_that_was_removed_skips_no_sample() {
+    let fixture = RemoteWriteFixture::new();
+    let store = fixture.open();
+    let output = fixture.start(&store, "");
+    for second in 1..6 {
+        fixture.push(&store, "p", &[(second, 1.0)]);
+        store.flush_to_blocks();
+    }
+    fixture.until_sent(&store, &output);
+    drop(output);
+    store.close();
+    drop(store);
+    fixture.remove_samples();
+    let store = fixture.open();
+    fixture.push(&store, "p", &[(9, 9.0)]);
+    let output = fixture.start(&store, "");
+    let counts = fixture.until(&output, "it is sent", |counts| counts.sent == 1);
+    assert_eq!(
+        counts.damaged, 1,
+        "samples of the removed log may be missing"
+    );
+    let sent = fixture.receiver.samples();
+    assert_eq!(values(&sent, "p{").last().map(String::as_str), Some("9=9"));
+}
+
+/// One receiver does not delay another; one that is removed from the configuration keeps nothing on
+/// disk, and continues when it returns.
+#[test]
+fn receivers_are_independent_and_may_leave_and_return() {
+    let fixture = RemoteWriteFixture::new();
+    let other = WriteReceiver::start();
+    fixture.receiver.set_down(true);
+    let mut store = fixture.open();
+    let keys = "interval: 100ms";
+    let of_other = format!("{{url: '{}', name: other, {keys}}}", other.url);
+    let of_both = format!(
+        "{{url: '{}', name: t, {keys}}}, {of_other}",
+        fixture.receiver.url
+    );
+    let both = fixture.start_targets(&store, &of_both);
+    fixture.push(&store, "p", &[(1, 1.0)]);
+    eventually("the other receiver has it", || match other.sample_count() {
+        1 => Ok(()),
+        count => Err(count),
+    });
+    // The failing one keeps its segments, and the other one alone does not.
+    for second in 2..12 {
+        fixture.push(&store, "p", &[(second, 1.0)]);
+        store.flush_to_blocks();
+    }
+    let kept = store.log_segments().len();
+    assert!(kept >= 10, "{kept}");
+    drop(both);
+    store.close();
+    drop(store);
+    store = fixture.open();
+    let alone = fixture.start_targets(&store, &of_other);
+    fixture.until_sent(&store, &alone);
+    let mut second = 12;
+    eventually("segments are removed", || {
+        // Segments are removed when their samples are written to blocks.
+        fixture.push(&store, "p", &[(second, 1.0)]);
+        store.flush_to_blocks();
+        second += 1;
+        match store.log_segments().len() {
+            count if count < kept => Ok(()),
+            count => Err(count),
+        }
+    });
+    drop(alone);
+    // It returns: what is left of the log arrives, and the gap is counted.
+    fixture.receiver.set_down(false);
+    let both = fixture.start_targets(&store, &of_both);
+    fixture.set_clock(3_600);
+    fixture.push(&store, "p", &[(3_600, 50.0)]);
+    let counts = fixture.until(&both, "it arrives", |counts| {
+        counts.newest_sent == Some(START + 3_600_000)
+    });
+    assert_eq!(counts.damaged, 1, "{counts:?}");
+    let sent = values(&fixture.receiver.samples(), "p{");
+    assert_eq!(sent.last().map(String::as_str), Some("3600=50"));
 }

@@ -9,7 +9,9 @@ use pegel_sink::remote_write::{
     RemoteWriteCounts, RemoteWriteOptions, RemoteWriteOutput, RemoteWriteTargets,
 };
 use pegel_store::{QueryCancellation, Store, StoreOptions};
-use pegel_testkit::{ArrivedSamples, FakeClock, TempDir, WriteReceiver, eventually_within};
+use pegel_testkit::{
+    ArrivedSamples, FakeClock, FaultyFiles, TempDir, WriteReceiver, eventually_within,
+};
 
 pub(crate) const START: Millis = 1_700_006_400_000;
 /// The interval of ticks of programs.
@@ -37,21 +39,51 @@ impl RemoteWriteFixture {
     }
 
     pub(crate) fn open(&self) -> Store {
+        Store::open(self.options()).expect("the store opens")
+    }
+
+    fn options(&self) -> StoreOptions {
         let mut options = StoreOptions::new(self.dir.join("store"));
         options.clock = self.clock.clone();
         options.keep_log = true;
+        options
+    }
+
+    /// Like [`RemoteWriteFixture::open`], on files whose operations can fail.
+    pub(crate) fn open_on(&self, files: &FaultyFiles) -> Store {
+        let mut options = self.options();
+        options.files = Arc::new(files.clone());
         Store::open(options).expect("the store opens")
+    }
+
+    /// Removes everything that a closed store has on disk, but for the positions of targets.
+    pub(crate) fn remove_samples(&self) {
+        for name in ["log", "blocks", "outgoing"] {
+            let removed = std::fs::remove_dir_all(self.dir.join("store").join(name));
+            if let Err(error) = removed {
+                assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{name}");
+            }
+        }
     }
 
     /// Starts an output with more keys of the target.
     pub(crate) fn start(&self, store: &Store, keys: &str) -> RemoteWriteOutput {
-        let url = &self.receiver.url;
+        self.start_at(store, &self.receiver.url, keys)
+    }
+
+    /// Starts an output to another URL.
+    pub(crate) fn start_at(&self, store: &Store, url: &str, keys: &str) -> RemoteWriteOutput {
         let interval = if keys.contains("interval") {
             ""
         } else {
             ", interval: 100ms"
         };
-        let text = format!("targets: [{{url: '{url}', name: t{interval}{keys}}}]\n");
+        self.start_targets(store, &format!("{{url: '{url}', name: t{interval}{keys}}}"))
+    }
+
+    /// Starts an output to the receivers of a list in YAML.
+    pub(crate) fn start_targets(&self, store: &Store, targets: &str) -> RemoteWriteOutput {
+        let text = format!("targets: [{targets}]\n");
         let tree = pegel_config::parse("pegel.yaml".as_ref(), &text).expect("YAML");
         let entry = &tree.value.entries()[0].value;
         let targets: RemoteWriteTargets = pegel_config::read(entry).expect("valid");

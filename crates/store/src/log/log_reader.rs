@@ -109,6 +109,13 @@ impl LogReader {
         }
     }
 
+    /// Continues at the beginning of the next segment, although this one was not read to its end.
+    /// Returns false if there is none.
+    pub fn skip_segment(&mut self) -> bool {
+        let end = *self.shared.log_end.lock();
+        self.next_segment(end) != LogStep::End
+    }
+
     /// Opens the segment at the position. It may be moved at any time, so both places are tried
     /// twice.
     fn open(&mut self) -> io::Result<Option<Arc<dyn FileHandle>>> {

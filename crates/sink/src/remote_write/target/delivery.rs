@@ -51,8 +51,7 @@ impl TargetThread<'_> {
                 let mut ended = this.send_shard(last, &of_last, table, is_repeated);
                 for other in others {
                     match other.join() {
-                        Ok(SendEnd::Done) => {}
-                        Ok(end) => ended = end,
+                        Ok(end) => ended = ended.max(end),
                         Err(panic) => std::panic::resume_unwind(panic),
                     }
                 }
@@ -100,10 +99,15 @@ impl TargetThread<'_> {
         let is_v2 = || counters.speaks_v2.load(Ordering::Relaxed);
         let mut encoded = (is_v2(), shard.bytes.encode(request, table, is_v2()));
         for attempt in 0.. {
+            if self.shared.abort.load(Ordering::Relaxed) {
+                return SendEnd::Stopping;
+            }
             if encoded.0 != is_v2() {
                 encoded = (is_v2(), shard.bytes.encode(request, table, is_v2()));
             }
-            match shard.sender.post(&encoded.1, encoded.0, attempt) {
+            let (was_v2, body) = &encoded;
+            let outcome = shard.sender.post(body, *was_v2, attempt, &mut is_repeated);
+            match outcome {
                 PostOutcome::Stored => {
                     self.count_stored(request, encoded.1.len());
                     return SendEnd::Done;
@@ -123,8 +127,6 @@ impl TargetThread<'_> {
                 }
                 PostOutcome::Retry { message, after } => {
                     self.shared.set_error(&message);
-                    // The receiver may have stored the samples although its response was lost.
-                    is_repeated = true;
                     let ended = self.pause(pause.next(after));
                     if ended != SendEnd::Done {
                         return ended;
@@ -195,7 +197,7 @@ impl TargetThread<'_> {
             tracing::warn!(
                 receiver = self.shared.name,
                 samples = request.samples,
-                message,
+                answer = message,
                 "the receiver refused samples"
             );
             *last = Some(message.to_owned());

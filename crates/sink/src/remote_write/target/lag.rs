@@ -43,7 +43,8 @@ impl TargetThread<'_> {
         lag
     }
 
-    /// Reads samples without sending them, until the rest is within the limit.
+    /// Reads samples without sending them, until the rest is within the limit. A segment that
+    /// cannot be read is skipped and counted: it would be kept for ever.
     pub(super) fn drop_oldest(&mut self, stream: &mut SampleStream) -> io::Result<()> {
         let bound = self.options.settings.lag_bytes();
         let counters = &self.shared.counters;
@@ -53,11 +54,14 @@ impl TargetThread<'_> {
             "waiting samples exceed lag; dropping the oldest"
         );
         while self.measure_lag(stream.position().log) > bound {
-            self.round.clear();
-            let end = stream.take(&mut self.round, 1 << 16, None)?;
+            let end = match stream.take(&mut self.round, 1 << 16, None) {
+                Err(_) if stream.skip_segment() => RoundEnd::Full,
+                end => end?,
+            };
             self.count_losses(stream);
             let dropped = self.round.len() as u64;
             counters.dropped_lag.fetch_add(dropped, Ordering::Relaxed);
+            self.round.clear();
             if end == RoundEnd::EndOfLog || self.shared.abort.load(Ordering::Relaxed) {
                 break;
             }

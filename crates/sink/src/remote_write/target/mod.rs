@@ -48,13 +48,14 @@ pub(super) struct TargetOptions {
     pub release: Arc<LogRelease>,
 }
 
-/// The reason why sending ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reason why sending ended. If shards have different reasons, the greatest one applies: the
+/// position must not move beyond samples that a stopping shard has neither sent nor counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SendEnd {
     Done,
-    Stopping,
     /// More than `lag` bytes wait: the samples of the round are dropped.
     LagExceeded,
+    Stopping,
 }
 
 /// How a round is split into requests.
@@ -126,13 +127,16 @@ impl TargetThread<'_> {
                 is_repeated: false,
             };
             let was_stopping = self.shared.is_stopping.load(Ordering::Relaxed);
-            let sent = match repeated.take() {
-                Some(pending) => self.repeat_round(&mut stream, &pending),
+            let sent = match &repeated {
+                Some(pending) => self.repeat_round(&mut stream, pending),
                 None => self.send_round(&mut stream, shape, None),
             };
             let is_at_end = match sent {
                 Ok((SendEnd::Stopping, _)) => return,
-                Ok((_, end)) => end == RoundEnd::EndOfLog,
+                Ok((_, end)) => {
+                    repeated = None;
+                    end == RoundEnd::EndOfLog
+                }
                 Err(error) => {
                     self.shared
                         .set_error(&format!("cannot read the log: {error}"));
@@ -142,7 +146,7 @@ impl TargetThread<'_> {
                     continue;
                 }
             };
-            if is_at_end && was_stopping {
+            if (is_at_end && was_stopping) || self.shared.abort.load(Ordering::Relaxed) {
                 return;
             }
             // Does not wait when the agent stops: samples that were written until then are sent.
@@ -164,16 +168,26 @@ impl TargetThread<'_> {
             pending: None,
         };
         let store = &self.options.store;
-        match self.file.load() {
-            Ok(Some(saved)) => saved,
-            Ok(None) => of_segment(store.oldest_log_segment()),
-            Err(error) => {
-                let receiver = &self.shared.name;
-                tracing::error!(receiver, %error, "cannot read the position; sending everything that is in the log");
-                let oldest = store.log_segments().first().map(|(number, _)| *number);
-                of_segment(oldest.unwrap_or(store.log_end().segment))
+        let error = match self.file.load() {
+            Ok(Some(saved)) if saved.confirmed.log.segment <= store.log_end().segment => {
+                return saved;
             }
-        }
+            Ok(Some(_)) => {
+                // The position is in a log that was removed since: samples may be missing.
+                self.shared.counters.damaged.fetch_add(1, Ordering::Relaxed);
+                "the position is beyond the end of the log".to_owned()
+            }
+            Ok(None) => return of_segment(store.oldest_log_segment()),
+            Err(error) => error.to_string(),
+        };
+        let receiver = &self.shared.name;
+        tracing::error!(
+            receiver,
+            error,
+            "cannot use the stored position; sending everything that is in the log"
+        );
+        let oldest = store.log_segments().first().map(|(number, _)| *number);
+        of_segment(oldest.unwrap_or(store.log_end().segment))
     }
 
     fn open_stream(&self) -> io::Result<SampleStream> {
@@ -204,7 +218,8 @@ impl TargetThread<'_> {
         self.send_round(stream, shape, Some(pending.end))
     }
 
-    /// Reads one round and sends it.
+    /// Reads one round and sends it. If reading fails, the round keeps the samples that were read,
+    /// and the next call continues it.
     fn send_round(
         &mut self,
         stream: &mut SampleStream,
@@ -218,7 +233,6 @@ impl TargetThread<'_> {
         let max = requests * shape.samples_per_request as usize;
         // A round that is repeated ends where it ended before, regardless of its size.
         let max = until.map_or(max, |_| usize::MAX);
-        self.round.clear();
         let end = stream.take(&mut self.round, max, until)?;
         self.count_losses(stream);
         let mut ended = SendEnd::Done;
@@ -237,6 +251,7 @@ impl TargetThread<'_> {
             if has_moved {
                 self.save(None);
             }
+            self.round.clear();
         }
         if ended == SendEnd::LagExceeded {
             self.drop_oldest(stream)?;
@@ -281,5 +296,17 @@ impl TargetThread<'_> {
             let message = format!("cannot store the position: {error}");
             self.shared.set_error(&message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SendEnd;
+
+    #[test]
+    fn a_round_of_which_a_shard_was_not_sent_is_not_over() {
+        let dropped = SendEnd::Done.max(SendEnd::LagExceeded);
+        assert_eq!(dropped, SendEnd::LagExceeded);
+        assert_eq!(dropped.max(SendEnd::Stopping), SendEnd::Stopping);
     }
 }
