@@ -235,7 +235,7 @@ impl EngineClient {
         };
         let mut headers = vec![("User-Agent", concat!("pegel/", env!("CARGO_PKG_VERSION")))];
         let added = settings.headers.iter();
-        headers.extend(added.map(|(name, value)| (name.as_str(), value.as_str())));
+        headers.extend(added.map(|(name, value)| (name.as_str(), value.reveal())));
         headers.extend(authorization.iter().map(|text| ("Authorization", &**text)));
         headers.extend_from_slice(request.headers);
         let target = format!("{}{}", self.url.path, request.path);

@@ -272,7 +272,8 @@ fn credentials_and_headers_are_sent() {
     });
     let answered = ask(&format!("{url}/tenant"), |settings| {
         settings.bearer_token_file = Some(dir.join("token"));
-        settings.headers.insert("X-Scope-OrgID".into(), "7".into());
+        let tenant = pegel_config::Secret::new("7");
+        settings.headers.insert("X-Scope-OrgID".into(), tenant);
     });
     assert_eq!(answered.mark.from, None, "{:?}", answered.mark);
     let request = requests
