@@ -201,12 +201,7 @@ pub(crate) mod tests {
             })
         };
         assert!(read(&[999, 1_000, 2_000]).is_ok());
-        for wrong in [
-            &[998][..],
-            &[2_001],
-            &[1_500, 1_400],
-            &[1_500, 999],
-        ] {
+        for wrong in [&[998][..], &[2_001], &[1_500, 1_400], &[1_500, 999]] {
             assert!(
                 matches!(read(wrong), Err(AnswerError::Malformed(_))),
                 "{wrong:?}"
@@ -216,7 +211,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sample_that_was_sent_twice_counts_once() {
-        let (_, series) = with_builder(1_000, |builder| {
+        let (_, series) = with_builder(10_000, |builder| {
             for time in [1_000, 1_000, 1_500, 1_500, 1_500] {
                 builder.sample(time, 1.)?;
             }
