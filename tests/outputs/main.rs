@@ -4,6 +4,7 @@
 mod archive;
 mod grafana;
 mod graphite;
+mod history;
 mod jobs;
 mod node_exporter;
 mod opentsdb;

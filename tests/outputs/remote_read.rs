@@ -17,7 +17,7 @@ fn agent() -> AgentProcess {
     PEGEL.agent().args(&["--node", "nid7"]).start()
 }
 
-fn matcher(name: &str, kind: label_matcher::Type, value: &str) -> LabelMatcher {
+pub(crate) fn matcher(name: &str, kind: label_matcher::Type, value: &str) -> LabelMatcher {
     LabelMatcher {
         r#type: kind.into(),
         name: name.to_owned(),
@@ -25,7 +25,7 @@ fn matcher(name: &str, kind: label_matcher::Type, value: &str) -> LabelMatcher {
     }
 }
 
-fn query(matchers: Vec<LabelMatcher>, start: i64, end: i64) -> Query {
+pub(crate) fn query(matchers: Vec<LabelMatcher>, start: i64, end: i64) -> Query {
     Query {
         start_timestamp_ms: start,
         end_timestamp_ms: end,
@@ -46,7 +46,7 @@ fn send(agent: &AgentProcess, request: &[u8]) -> TestResponse {
 
 /// Sends queries; returns the series of each.
 #[track_caller]
-fn read(agent: &AgentProcess, queries: Vec<Query>) -> Vec<Vec<TimeSeries>> {
+pub(crate) fn read(agent: &AgentProcess, queries: Vec<Query>) -> Vec<Vec<TimeSeries>> {
     let request = ReadRequest {
         queries,
         // As Prometheus prefers it.

@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use crate::PEGEL;
 
 /// On a busy machine.
-const BOUND: Duration = Duration::from_secs(90);
+pub(crate) const BOUND: Duration = Duration::from_secs(90);
 
 /// A receiver that keeps its port and its directory over restarts.
-struct ReceiverProcess {
+pub(crate) struct ReceiverProcess {
     program: PathBuf,
     args: Vec<String>,
-    address: AgentAddress,
+    pub(crate) address: AgentAddress,
     health: &'static str,
     process: Option<ChildProcess>,
     _home: TempDir,
@@ -33,7 +33,7 @@ struct ReceiverProcess {
 
 impl ReceiverProcess {
     /// Starts a Prometheus that accepts remote write.
-    fn prometheus() -> Option<ReceiverProcess> {
+    pub(crate) fn prometheus() -> Option<ReceiverProcess> {
         let program = need("prometheus")?;
         let home = TempDir::new();
         let config = home.join("prometheus.yml");
@@ -50,14 +50,20 @@ impl ReceiverProcess {
         ))
     }
 
-    fn victoria() -> Option<ReceiverProcess> {
+    pub(crate) fn victoria() -> Option<ReceiverProcess> {
+        ReceiverProcess::victoria_with(&[])
+    }
+
+    /// Starts a VictoriaMetrics with more arguments.
+    pub(crate) fn victoria_with(more: &[&str]) -> Option<ReceiverProcess> {
         let program = need("victoria-metrics")?;
         let home = TempDir::new();
         let address = free_address();
-        let args = vec![
+        let mut args = vec![
             format!("-storageDataPath={}", home.join("data").display()),
             format!("-httpListenAddr={address}"),
         ];
+        args.extend(more.iter().map(|&arg| arg.to_owned()));
         Some(ReceiverProcess::start(
             program, args, address, "/health", home,
         ))
@@ -84,7 +90,7 @@ impl ReceiverProcess {
 
     /// Kills it, and starts it again. VictoriaMetrics gets SIGTERM: what it confirmed in its last
     /// seconds is in memory only, and lost with SIGKILL.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         if let Some(process) = self.process.take() {
             if self.health == "/health" {
                 process.signal(Signal::TERM);
@@ -103,16 +109,27 @@ impl ReceiverProcess {
         self.process = Some(process);
     }
 
-    fn url(&self) -> String {
+    /// Kills it. `restart` starts it again.
+    pub(crate) fn kill(&mut self) {
+        let process = self.process.take().expect("it runs");
+        process.kill();
+    }
+
+    /// Returns the URL before `/api/v1`.
+    pub(crate) fn base_url(&self) -> String {
         let AgentAddress::Tcp(address) = &self.address else {
             unreachable!("it listens on TCP");
         };
-        format!("http://{address}/api/v1/write")
+        format!("http://{address}")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}/api/v1/write", self.base_url())
     }
 }
 
 /// Returns an address that was free.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     listener.local_addr().expect("bound")
 }
@@ -128,7 +145,7 @@ fn start(dir: &TempDir, listen: SocketAddr, remote_write: &str) -> AgentProcess 
 }
 
 /// Stores a value that no decimal number represents exactly.
-fn put(agent: &AgentProcess, metric: &str, time: i64, value: f64) {
+pub(crate) fn put(agent: &AgentProcess, metric: &str, time: i64, value: f64) {
     let body = json!([{"metric": metric, "timestamp": time, "value": value, "tags": {"k": "a"}}]);
     let headers = [("Content-Type", "application/json")];
     let answer = post(
@@ -141,15 +158,20 @@ fn put(agent: &AgentProcess, metric: &str, time: i64, value: f64) {
     assert_eq!(answer.status, 204, "{}", answer.text());
 }
 
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
 /// Series and their samples, as text.
-type SampleTexts = BTreeMap<String, Vec<(i64, String)>>;
+pub(crate) type SampleTexts = BTreeMap<String, Vec<(i64, String)>>;
 
 /// Returns the samples of the last `seconds` before a time in milliseconds.
-fn samples(address: &AgentAddress, selector: &str, seconds: i64, end: i64) -> SampleTexts {
+pub(crate) fn samples(
+    address: &AgentAddress,
+    selector: &str,
+    seconds: i64,
+    end: i64,
+) -> SampleTexts {
     let path = samples_path(selector, seconds, end);
     parse_samples(&get(address, &path).expect("an answer").json())
 }
@@ -214,7 +236,7 @@ fn target(agent: &AgentProcess, name: &str) -> Value {
 
 /// Waits until everything up to a time is confirmed.
 #[track_caller]
-fn until_sent(agent: &AgentProcess, name: &str, time: i64) -> Value {
+pub(crate) fn until_sent(agent: &AgentProcess, name: &str, time: i64) -> Value {
     eventually_within(BOUND, "everything is sent", || {
         let target = target(agent, name);
         let newest = target["newest_sent"].as_i64();

@@ -60,7 +60,8 @@ impl<'a> AnswerBuilder<'a> {
     }
 
     /// Adds a sample to the current series. A sample in the millisecond before the range is
-    /// ignored: some engines include the start of a range selector, others do not.
+    /// ignored: some engines include the start of a range selector, others do not. So is a second
+    /// sample of the same time: VictoriaMetrics keeps what a sender repeats.
     pub(crate) fn sample(&mut self, time: Millis, value: f64) -> Result<(), AnswerError> {
         if time == self.range.0.saturating_sub(1) && self.times.is_empty() {
             return Ok(());
@@ -70,10 +71,14 @@ impl<'a> AnswerBuilder<'a> {
                 "a sample at {time} ms is outside of the requested range"
             )));
         }
-        if self.times.last().is_some_and(|last| *last >= time) {
-            return Err(AnswerError::malformed(format!(
-                "the sample at {time} ms does not follow the one before it"
-            )));
+        match self.times.last() {
+            Some(last) if *last == time => return Ok(()),
+            Some(last) if *last > time => {
+                return Err(AnswerError::malformed(format!(
+                    "the sample at {time} ms does not follow the one before it"
+                )));
+            }
+            _ => {}
         }
         self.reserve(SAMPLE_BYTES)?;
         self.times.push(time);
@@ -196,18 +201,24 @@ pub(crate) mod tests {
             })
         };
         assert!(read(&[999, 1_000, 2_000]).is_ok());
-        for wrong in [
-            &[998][..],
-            &[2_001],
-            &[1_000, 1_000],
-            &[1_500, 1_400],
-            &[1_500, 999],
-        ] {
+        for wrong in [&[998][..], &[2_001], &[1_500, 1_400], &[1_500, 999]] {
             assert!(
                 matches!(read(wrong), Err(AnswerError::Malformed(_))),
                 "{wrong:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_sample_that_was_sent_twice_counts_once() {
+        let (_, series) = with_builder(10_000, |builder| {
+            for time in [1_000, 1_000, 1_500, 1_500, 1_500] {
+                builder.sample(time, 1.)?;
+            }
+            builder.end_series(labels(&[]))
+        })
+        .expect("valid");
+        assert_eq!(series[0].times, [1_000, 1_500]);
     }
 
     #[test]

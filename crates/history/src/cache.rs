@@ -1,6 +1,6 @@
 //! Caches answers of the engine within a bound of memory. The reader adds only complete answers for
-//! ranges that are settled, so that samples in the cache never become outdated; lists of series
-//! expire. The least recently used answers are dropped first.
+//! ranges that are settled. All of them expire: the engine may get old samples late, after an outage
+//! or from an import, and drops others. The least recently used answers are dropped first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use crate::piece::{HistoryPiece, Span};
 
 /// How long a list of series is valid: it becomes shorter when the engine drops samples.
 const LIST_TTL: Duration = Duration::from_secs(300);
+/// How long samples are valid.
+const SAMPLES_TTL: Duration = Duration::from_secs(3_600);
 /// The memory of an entry besides its answer.
 const ENTRY_BYTES: usize = 200;
 /// The largest number of entries. Finding the least recently used one scans all of them.
@@ -27,12 +29,13 @@ struct CacheKey {
 #[derive(Debug, Clone)]
 enum CachedAnswer {
     Samples(Arc<HistoryPiece>),
-    Labels(Arc<Vec<LabelSet>>, Instant),
+    Labels(Arc<Vec<LabelSet>>),
 }
 
 #[derive(Debug)]
 struct CacheEntry {
     answer: CachedAnswer,
+    expires: Instant,
     bytes: usize,
     /// The value of `AnswerCache::uses` at the last use.
     used: u64,
@@ -64,7 +67,7 @@ impl AnswerCache {
     pub(crate) fn piece(&mut self, selector: &Arc<str>, span: Span) -> Option<Arc<HistoryPiece>> {
         match self.get(selector, span, false)? {
             CachedAnswer::Samples(piece) => Some(piece),
-            CachedAnswer::Labels(..) => None,
+            CachedAnswer::Labels(_) => None,
         }
     }
 
@@ -75,8 +78,8 @@ impl AnswerCache {
 
     pub(crate) fn list(&mut self, selector: &Arc<str>, span: Span) -> Option<Arc<Vec<LabelSet>>> {
         match self.get(selector, span, true)? {
-            CachedAnswer::Labels(labels, read) if read.elapsed() < LIST_TTL => Some(labels),
-            _ => None,
+            CachedAnswer::Labels(labels) => Some(labels),
+            CachedAnswer::Samples(_) => None,
         }
     }
 
@@ -87,7 +90,7 @@ impl AnswerCache {
         labels: &Arc<Vec<LabelSet>>,
     ) {
         let bytes = labels.iter().map(LabelSet::bytes).sum();
-        let answer = CachedAnswer::Labels(labels.clone(), Instant::now());
+        let answer = CachedAnswer::Labels(labels.clone());
         self.add(selector, span, answer, bytes);
     }
 
@@ -99,6 +102,10 @@ impl AnswerCache {
             is_list,
         };
         let entry = self.entries.get_mut(&key)?;
+        if Instant::now() >= entry.expires {
+            self.remove(&key);
+            return None;
+        }
         entry.used = self.uses;
         Some(entry.answer.clone())
     }
@@ -112,7 +119,7 @@ impl AnswerCache {
         let key = CacheKey {
             selector: selector.clone(),
             span,
-            is_list: matches!(answer, CachedAnswer::Labels(..)),
+            is_list: matches!(answer, CachedAnswer::Labels(_)),
         };
         self.remove(&key);
         while self.bytes + bytes > self.bytes_max || self.entries.len() >= ENTRIES_MAX {
@@ -124,11 +131,13 @@ impl AnswerCache {
         }
         self.uses += 1;
         let used = self.uses;
+        let ttl = if key.is_list { LIST_TTL } else { SAMPLES_TTL };
         self.bytes += bytes;
         self.entries.insert(
             key,
             CacheEntry {
                 answer,
+                expires: Instant::now() + ttl,
                 bytes,
                 used,
             },
@@ -181,6 +190,25 @@ mod tests {
         // One that is too large is not kept.
         cache.add_piece(&selector, span(9), &piece(4_000));
         assert!(cache.piece(&selector, span(9)).is_none());
+    }
+
+    #[test]
+    fn answers_expire() {
+        let mut cache = AnswerCache::new(5_000);
+        let selector: Arc<str> = "m".into();
+        let labels = Arc::new(vec![LabelSet::new([("__name__", "m")])]);
+        cache.add_piece(&selector, span(0), &piece(1_000));
+        cache.add_list(&selector, span(0), &labels);
+        let found = |cache: &mut AnswerCache| {
+            let piece = cache.piece(&selector, span(0)).is_some();
+            (piece, cache.list(&selector, span(0)).is_some())
+        };
+        assert_eq!(found(&mut cache), (true, true));
+        let now = Instant::now();
+        let entries = cache.entries.values_mut();
+        entries.for_each(|entry| entry.expires = entry.expires.min(now));
+        assert_eq!(found(&mut cache), (false, false));
+        assert_eq!(cache.bytes(), 0, "expired answers are dropped");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Sends requests to the engine on the thread of the query. The number of concurrent requests,
 //! their time and the bytes of their responses are bounded. After a failure no request is sent for
-//! [`RETRY_DELAY`], so that an engine that is down does not cost every query its timeout.
+//! [`RETRY_DELAY`], and then only one, until the engine answers: an engine that is down or hangs
+//! takes one query thread, not all of them. A query that is cancelled or has little time itself is
+//! not a failure of the engine.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -47,6 +49,8 @@ pub(crate) struct EngineResponse<'a> {
     /// Recognised by the header `X-Server-Hostname`.
     pub is_victoria_metrics: bool,
     pub body: BufReader<BoundedBody>,
+    /// When the request was sent.
+    pub began: Instant,
     _slot: RequestSlot<'a>,
 }
 
@@ -66,7 +70,8 @@ pub(crate) struct EngineClient {
     /// The number of further requests that may be sent now.
     free: Mutex<u32>,
     freed: Condvar,
-    /// The time until which no request is sent.
+    /// `None` while the engine answers. After a failure: the time until which no request is sent;
+    /// the first one after it is alone until it ends.
     blocked: Mutex<Option<Instant>>,
 }
 
@@ -98,23 +103,49 @@ impl EngineClient {
     }
 
     /// Refuses further requests for [`RETRY_DELAY`].
-    pub(crate) fn block(&self) {
+    fn block(&self) {
         *self.blocked.lock() = Some(Instant::now() + RETRY_DELAY);
     }
 
+    /// Permits requests: the engine answered.
+    pub(crate) fn unblock(&self) {
+        *self.blocked.lock() = None;
+    }
+
+    /// Notes a request without a usable answer. A timeout is a failure of the engine only if it had
+    /// a quarter of `history.timeout`: a query with less time must not deny the history to others.
+    pub(crate) fn note_failure(&self, kind: HistoryProblemKind, began: Instant, stop: &AtomicBool) {
+        let is_slow = began.elapsed() >= self.settings.timeout.duration() / 4;
+        let is_of_engine = kind != HistoryProblemKind::Timeout || is_slow;
+        if is_of_engine && !stop.load(Ordering::Relaxed) {
+            self.block();
+        }
+    }
+
     fn check_blocked(&self) -> Result<(), HistoryProblem> {
+        let blocked = *self.blocked.lock();
+        match blocked.is_some_and(|until| Instant::now() < until) {
+            true => Err(self.blocked_problem()),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins a request. After a failure, others are refused until it succeeds or its time is over.
+    fn begin(&self, deadline: Instant) -> Result<(), HistoryProblem> {
         let mut blocked = self.blocked.lock();
         match *blocked {
-            Some(until) if Instant::now() < until => {
-                let seconds = RETRY_DELAY.as_secs();
-                let message = format!("failed less than {seconds} s ago; not retried yet");
-                Err(self.problem(HistoryProblemKind::Busy, message))
-            }
-            _ => {
-                *blocked = None;
-                Ok(())
-            }
+            Some(until) if Instant::now() < until => return Err(self.blocked_problem()),
+            Some(_) => *blocked = Some(deadline),
+            None => {}
         }
+        Ok(())
+    }
+
+    fn blocked_problem(&self) -> HistoryProblem {
+        self.problem(
+            HistoryProblemKind::Busy,
+            "failed a moment ago; not retried yet",
+        )
     }
 
     fn slot(&self, limit: &RequestLimit) -> Result<RequestSlot<'_>, HistoryProblem> {
@@ -130,8 +161,7 @@ impl EngineClient {
         Ok(RequestSlot(self))
     }
 
-    /// Sends a request. A failure, other than a cancelled query, blocks further requests for
-    /// [`RETRY_DELAY`].
+    /// Sends a request. A failure of the engine blocks further requests for [`RETRY_DELAY`].
     pub(crate) fn post(
         &self,
         request: &EngineRequest<'_>,
@@ -144,13 +174,14 @@ impl EngineClient {
         };
         self.check_blocked().map_err(refusal)?;
         let slot = self.slot(limit).map_err(refusal)?;
+        // Another request may have failed while this one waited.
+        self.begin(limit.deadline).map_err(refusal)?;
         counters.count_request();
+        let began = Instant::now();
         let response = self.send(request, limit).map_err(|error| {
-            let is_stopped = error.kind() == io::ErrorKind::ConnectionAborted;
-            if !is_stopped {
-                self.block();
-            }
-            refusal(self.io_problem(&error))
+            let problem = self.io_problem(&error);
+            self.note_failure(problem.kind, began, &limit.stop);
+            refusal(problem)
         })?;
         let body = BoundedBody {
             left: limit.bytes_max as u64,
@@ -167,6 +198,7 @@ impl EngineClient {
         Ok(EngineResponse {
             is_victoria_metrics: body.is_victoria_metrics,
             body: BufReader::with_capacity(READ_BUFFER_BYTES, body),
+            began,
             _slot: slot,
         })
     }
@@ -201,8 +233,9 @@ impl EngineClient {
             502..=504 | 429 => HistoryProblemKind::Unreachable,
             _ => HistoryProblemKind::Refused,
         };
-        if status >= 500 || status == 429 {
-            self.block();
+        match status >= 500 || status == 429 {
+            true => self.block(),
+            false => self.unblock(),
         }
         EngineRefusal {
             status: Some(status),
@@ -235,7 +268,7 @@ impl EngineClient {
         };
         let mut headers = vec![("User-Agent", concat!("pegel/", env!("CARGO_PKG_VERSION")))];
         let added = settings.headers.iter();
-        headers.extend(added.map(|(name, value)| (name.as_str(), value.as_str())));
+        headers.extend(added.map(|(name, value)| (name.as_str(), value.reveal())));
         headers.extend(authorization.iter().map(|text| ("Authorization", &**text)));
         headers.extend_from_slice(request.headers);
         let target = format!("{}{}", self.url.path, request.path);
@@ -298,5 +331,43 @@ impl Read for BoundedBody {
         };
         self.left = left;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> EngineClient {
+        let url: EngineUrl = "http://127.0.0.1:9".parse().expect("a URL");
+        EngineClient::new(HistorySettings::default(), url)
+    }
+
+    #[test]
+    fn after_a_failure_one_request_is_sent_until_the_engine_answers() {
+        let client = client();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        assert!(client.begin(deadline).is_ok() && client.begin(deadline).is_ok());
+        client.block();
+        assert!(client.check_blocked().is_err() && client.begin(deadline).is_err());
+        // The delay is over.
+        *client.blocked.lock() = Some(Instant::now());
+        assert!(client.check_blocked().is_ok() && client.begin(deadline).is_ok());
+        let other = client.begin(deadline).expect_err("one at a time");
+        assert_eq!(other.kind, HistoryProblemKind::Busy);
+        client.unblock();
+        assert!(client.begin(deadline).is_ok() && client.begin(deadline).is_ok());
+    }
+
+    #[test]
+    fn a_query_that_is_cancelled_or_has_little_time_is_no_failure_of_the_engine() {
+        let client = client();
+        let (running, cancelled) = (AtomicBool::new(false), AtomicBool::new(true));
+        let now = Instant::now();
+        client.note_failure(HistoryProblemKind::Timeout, now, &running);
+        client.note_failure(HistoryProblemKind::Unreachable, now, &cancelled);
+        assert!(client.check_blocked().is_ok());
+        client.note_failure(HistoryProblemKind::Unreachable, now, &running);
+        assert!(client.check_blocked().is_err());
     }
 }

@@ -192,7 +192,7 @@ impl PrometheusHistory {
         let read = read
             .map_err(|error| AnswerError::malformed(error.to_string()))
             .and_then(|_| read_response(&body, plan.limit.bytes_max, builder));
-        let checked = self.checked(&response, read);
+        let checked = self.checked(plan, &response, read);
         checked.map_err(|problem| EngineRefusal {
             status: None,
             problem,
@@ -216,7 +216,8 @@ impl PrometheusHistory {
         let mut response = self.form(plan, "/api/v1/query", body)?;
         let nan_is_stale = response.is_victoria_metrics;
         let read = read_matrix(&mut response.body, nan_is_stale, builder);
-        self.checked(&response, read).map(|notes| notes.partial)
+        let checked = self.checked(plan, &response, read);
+        checked.map(|notes| notes.partial)
     }
 
     fn fetch_list(
@@ -231,7 +232,7 @@ impl PrometheusHistory {
             .finish();
         let mut response = self.form(plan, "/api/v1/series", body)?;
         let read = read_series(&mut response.body, &plan.selector, plan.limit.bytes_max);
-        let (notes, found) = self.checked(&response, read)?;
+        let (notes, found) = self.checked(plan, &response, read)?;
         self.counters.count_answer(0);
         Ok((found, notes.partial))
     }
@@ -251,20 +252,25 @@ impl PrometheusHistory {
         response.map_err(|refusal| refusal.problem)
     }
 
-    /// Returns what was parsed, or why it cannot be used. A malformed response and a connection
-    /// that fails while it is read block further requests for a while.
+    /// Returns what was parsed, or why it cannot be used. After a malformed response and a
+    /// connection that fails while it is read, further requests are refused for a while.
     fn checked<T>(
         &self,
+        plan: &ReadPlan<'_>,
         response: &EngineResponse<'_>,
         read: Result<T, AnswerError>,
     ) -> Result<T, HistoryProblem> {
         let error = match read {
-            Ok(read) => return Ok(read),
+            Ok(read) => {
+                self.client.unblock();
+                return Ok(read);
+            }
             Err(error) => error,
         };
         let kind = response.body.get_ref().failure;
         let problem = match (kind, error) {
             (Some(HistoryProblemKind::TooLarge), _) | (None, AnswerError::TooLarge) => {
+                self.client.unblock();
                 let bytes = &self.client.settings().bytes;
                 let message =
                     format!("the answer exceeds history.bytes ({bytes}) or the query's memory");
@@ -280,17 +286,23 @@ impl PrometheusHistory {
                 self.client.problem(HistoryProblemKind::Malformed, message)
             }
         };
-        self.client.block();
+        self.client
+            .note_failure(problem.kind, response.began, &plan.limit.stop);
         Err(problem)
     }
 
+    /// Ends a request. The problems of a cancelled query are not counted: its client is gone, and
+    /// the engine may be well.
     fn finish<T>(
         &self,
+        request: &HistoryRequest<'_>,
         series: Vec<T>,
         complete_from: Millis,
         problem: Option<HistoryProblem>,
     ) -> HistoryAnswer<T> {
-        if let Some(problem) = &problem {
+        if let Some(problem) = &problem
+            && !request.cancellation.is_canceled()
+        {
             self.counters.count_problem(problem);
         }
         HistoryAnswer {
@@ -309,7 +321,7 @@ impl PrometheusHistory {
 impl HistoryReader for PrometheusHistory {
     fn read(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<HistorySeries> {
         let Some(plan) = self.plan(request) else {
-            return self.finish(Vec::new(), request.start, None);
+            return self.finish(request, Vec::new(), request.start, None);
         };
         let oldest = self.oldest(request.now);
         let mut problem = (request.start < oldest).then(|| {
@@ -317,7 +329,7 @@ impl HistoryReader for PrometheusHistory {
             self.client.problem(HistoryProblemKind::Reach, message)
         });
         let (start, mut end) = (request.start.max(oldest), request.end.saturating_add(1));
-        let mut length = PieceLength::first(end - start);
+        let mut length = PieceLength::first(end.saturating_sub(start));
         let mut bytes_left = plan.limit.bytes_max;
         let mut pieces: Vec<(Arc<HistoryPiece>, Span)> = Vec::new();
         while end > start {
@@ -351,12 +363,12 @@ impl HistoryReader for PrometheusHistory {
                 },
             }
         }
-        self.finish(joined_pieces(&pieces), end, problem)
+        self.finish(request, joined_pieces(&pieces), end, problem)
     }
 
     fn list(&self, request: &HistoryRequest<'_>) -> HistoryAnswer<LabelSet> {
         let Some(plan) = self.plan(request) else {
-            return self.finish(Vec::new(), request.start, None);
+            return self.finish(request, Vec::new(), request.start, None);
         };
         let span = Span {
             start: request.start.div_euclid(LENGTH_MIN) * LENGTH_MIN,
@@ -365,18 +377,18 @@ impl HistoryReader for PrometheusHistory {
         let cached = self.cache.lock().list(&plan.text, span);
         self.counters.count_cached(cached.is_some());
         if let Some(found) = cached {
-            return self.finish((*found).clone(), request.start, None);
+            return self.finish(request, (*found).clone(), request.start, None);
         }
         match self.fetch_list(&plan, span) {
             Ok((found, None)) => {
                 let found = Arc::new(found);
                 self.cache.lock().add_list(&plan.text, span, &found);
-                self.finish((*found).clone(), request.start, None)
+                self.finish(request, (*found).clone(), request.start, None)
             }
             Ok((found, Some(partial))) => {
-                self.finish(found, request.start, Some(self.partial(&partial)))
+                self.finish(request, found, request.start, Some(self.partial(&partial)))
             }
-            Err(problem) => self.finish(Vec::new(), request.end, Some(problem)),
+            Err(problem) => self.finish(request, Vec::new(), request.end, Some(problem)),
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use pegel_config::{
-    ByteSize, ConfigKey, ConfigProblem, ConfigTree, ConfigValue, Setting, TimeSpan, read_scalar,
-    settings, text_setting,
+    ByteSize, ConfigKey, ConfigProblem, ConfigTree, ConfigValue, Secret, Setting, TimeSpan,
+    read_scalar, settings, text_setting,
 };
 use pegel_http_client::ServerUrl;
 
@@ -27,7 +27,7 @@ settings! {
         /// them. Without this key: series whose label instance is that of this agent.
         external_labels: BTreeMap<String, String> = BTreeMap::new(),
         /// Additional headers of requests, such as X-Scope-OrgID.
-        headers: BTreeMap<String, String> = BTreeMap::new(),
+        headers: BTreeMap<String, Secret> = BTreeMap::new(),
         /// The user name of HTTP's basic authentication.
         user: Option<String> = None => "pegel",
         /// A file with the password.
@@ -52,6 +52,19 @@ settings! {
         reach: TimeSpan = TimeSpan::seconds(400 * 86_400),
     }
 }
+
+/// Headers that every request has, or that its form requires.
+const OWN_HEADERS: [&str; 9] = [
+    "Accept-Encoding",
+    "Authorization",
+    "Connection",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Type",
+    "Host",
+    "Transfer-Encoding",
+    "X-Prometheus-Remote-Read-Version",
+];
 
 /// The section, whose keys are checked together.
 #[derive(Debug, Clone, Default)]
@@ -185,7 +198,10 @@ impl HistorySettings {
         };
         let is_plain = |text: &str| text.bytes().all(|next| (b' '..=b'~').contains(&next));
         for (name, value) in &self.headers {
-            if !is_token(name) || !is_plain(value) {
+            if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                return Some(("headers", format!("{name} is set by the agent")));
+            }
+            if !is_token(name) || !is_plain(value.reveal()) {
                 return Some(("headers", format!("{name:?} is not a header")));
             }
         }
@@ -229,7 +245,11 @@ mod tests {
         settings.user = Some("u".into());
         assert_eq!(key(settings), Some("user"));
         let mut settings = base();
-        settings.headers.insert("X Y".into(), "1".into());
+        settings.headers.insert("X Y".into(), Secret::new("1"));
+        assert_eq!(key(settings), Some("headers"));
+        let mut settings = base();
+        let value = Secret::new("Basic x");
+        settings.headers.insert("authorization".into(), value);
         assert_eq!(key(settings), Some("headers"));
         let mut settings = base();
         settings.external_labels.insert("a.b".into(), "1".into());
@@ -239,5 +259,21 @@ mod tests {
             ..HistorySettings::default()
         };
         assert_eq!(key(settings), Some("url"));
+    }
+
+    #[test]
+    fn values_of_headers_are_not_shown() {
+        let mut settings = HistorySettings {
+            url: "http://vm:8428".parse().ok(),
+            ..HistorySettings::default()
+        };
+        let value = Secret::new("planted");
+        settings.headers.insert("X-Api-Key".into(), value);
+        assert_eq!(settings.validation_error(), None);
+        let config = HistoryConfig(settings);
+        let shown = config.to_value().to_inline();
+        assert!(shown.contains("X-Api-Key"), "{shown}");
+        assert!(!shown.contains("planted"), "{shown}");
+        assert!(!format!("{config:?}").contains("planted"));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! The file `complete-since` has one line `MILLIS CLASS` for each class. It is replaced with a
 //! rename, before the files of dropped blocks are removed. A store of an older version has no such
-//! file: its border is then the oldest sample of each class.
+//! file: its border is then the oldest sample of each class. So is one in the future: the clock was
+//! ahead when it was recorded.
 
 use std::io;
 
@@ -62,14 +63,28 @@ impl CompletenessRecord {
     /// Returns the times with the start of retention, which hides samples before it.
     pub(crate) fn complete_since(&self, shared: &StoreContext) -> CompleteSince {
         let shown_from = shared.retention_start().saturating_add(QUERY_TIME_MS);
+        let now = shared.now();
         let mut times = *self.times.lock();
+        if times.iter().any(|time| *time > now) {
+            times = self.corrected(shared, now);
+        }
         times
             .iter_mut()
             .for_each(|time| *time = shown_from.max(*time));
-        CompleteSince {
-            now: shared.now(),
-            times,
+        CompleteSince { now, times }
+    }
+
+    /// Replaces times in the future, which would leave out all samples of the store. The file is
+    /// not written: this may be the thread of a query, and a restart corrects them again.
+    fn corrected(&self, shared: &StoreContext, now: Millis) -> ClassTimes {
+        let oldest = oldest_times(&shared.read(), now);
+        let mut times = self.times.lock();
+        for (time, oldest) in times.iter_mut().zip(oldest) {
+            if *time > now {
+                *time = oldest.min(now);
+            }
         }
+        *times
     }
 
     /// Reads the file, or creates it for a store that has none.
@@ -109,12 +124,15 @@ impl CompletenessRecord {
         dropped: impl Iterator<Item = &'a Block>,
     ) {
         {
+            let now = shared.now();
             let mut times = self.times.lock();
             for block in dropped {
+                // Samples of the future must not make those of today look incomplete.
+                let until = block.max.saturating_add(1).min(now);
                 // Blocks of older versions hold all classes.
                 for (class, time) in InputClass::WITH_SHARES.iter().zip(times.iter_mut()) {
                     if block.class == *class || block.class == InputClass::Mixed {
-                        *time = (*time).max(block.max.saturating_add(1));
+                        *time = (*time).max(until);
                     }
                 }
             }

@@ -358,8 +358,6 @@ fn series_of_the_history_are_listed_and_other_nodes_are_not() {
     let (Some(prometheus), Some(victoria)) = (prometheus(&data), victoria_metrics(&data)) else {
         return;
     };
-    let mut other = TestData::new(data.now);
-    other.series.truncate(0);
     let (all, last) = (RetainedStore::of_all(&data), RetainedStore::of_last(&data));
     for address in [&prometheus.address, &victoria.address] {
         let body = get(address, "/api/v1/series?match[]=queue_depth").expect("answered");

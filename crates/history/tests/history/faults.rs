@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pegel_config::ByteSize;
@@ -194,6 +195,53 @@ fn slow_engines_cost_their_timeout() {
     assert_marked(&dripping, HistoryProblemKind::Timeout, "within the timeout");
 }
 
+/// Neither a client that closes its connection nor one that asks for a short timeout says anything
+/// about the engine.
+#[test]
+fn a_cancelled_or_short_query_does_not_deny_the_history_to_others() {
+    let hangs = Arc::new(AtomicBool::new(true));
+    let (sender, arrived) = std::sync::mpsc::channel();
+    let url = server({
+        let hangs = hangs.clone();
+        move |_, stream| {
+            if !hangs.load(Ordering::Relaxed) {
+                return send(stream, "200 OK", matrix(&[]).as_bytes());
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{");
+            // The test may have received enough.
+            let _ = sender.send(());
+            // Until the client closes the connection.
+            let _ = stream.read(&mut [0]);
+        }
+    });
+    let data = TestData::new(now_millis());
+    let last = RetainedStore::of_last(&data);
+    let reader = history(&url, |settings| settings.api = HistoryApi::Query);
+    let source = last.source.clone().with_history(reader.clone());
+    let times = (data.border - 1_800_000, data.now);
+    let limits = PromqlLimits::default();
+    let cancellation = limits.cancellation.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            arrived.recv().expect("a request");
+            cancellation.cancel();
+        });
+        drop(range(&source, "queue_depth", times, 10_000, &limits));
+    });
+    let status = reader.status();
+    assert_eq!((status.requests, status.last_error), (1, None));
+    assert!(status.problems.iter().all(|(_, count)| *count == 0));
+    let short = PromqlLimits {
+        time_max: Duration::from_millis(200),
+        ..PromqlLimits::default()
+    };
+    drop(range(&source, "queue_depth", times, 10_000, &short));
+    assert_eq!(reader.status().requests, 2);
+    hangs.store(false, Ordering::Relaxed);
+    let answered = ask_again(&data, &last, reader);
+    assert_eq!(answered.mark.from, None, "{:?}", answered.mark);
+}
+
 #[test]
 fn wrong_answers_are_refused() {
     for (status, body) in [
@@ -272,7 +320,8 @@ fn credentials_and_headers_are_sent() {
     });
     let answered = ask(&format!("{url}/tenant"), |settings| {
         settings.bearer_token_file = Some(dir.join("token"));
-        settings.headers.insert("X-Scope-OrgID".into(), "7".into());
+        let tenant = pegel_config::Secret::new("7");
+        settings.headers.insert("X-Scope-OrgID".into(), tenant);
     });
     assert_eq!(answered.mark.from, None, "{:?}", answered.mark);
     let request = requests

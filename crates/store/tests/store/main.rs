@@ -2,6 +2,7 @@
 //! crashes.
 
 mod bounds;
+mod complete_since;
 mod crash;
 mod current_values;
 mod damage;

@@ -136,11 +136,25 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
         assert_eq!(classes[0].oldest, Some(START), "{classes:?}");
         let taken: u64 = classes.iter().map(|class| class.block_bytes).sum();
         assert_eq!(taken, store.status().block_bytes, "{classes:?}");
+        // Each class states from which time on nothing is missing.
+        let series = |input: Input, name: &str| {
+            let family = LOAD.clone().of_input(input);
+            Series::named(Arc::new(family), name, &[("n", "0")]).expect("valid")
+        };
+        let complete = store.complete_since();
+        assert_eq!(complete.of(&series(Input::Collect, "load")), START);
+        let border = complete.of(&series(input, input.as_str()));
+        assert!(
+            START < border && Some(border) <= oldest,
+            "{border} {oldest:?}"
+        );
         // The same after a restart.
         store.close();
         drop(store);
         let store = Store::open(scene.options.clone()).expect("opens");
         assert_eq!(history(&store, r#"load{cpu="0"}"#), node, "{input:?}");
+        let again = store.complete_since();
+        assert_eq!(again.of(&series(input, input.as_str())), border);
     }
 }
 
