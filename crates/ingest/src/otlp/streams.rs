@@ -199,7 +199,10 @@ impl OtlpStreams {
         let known = self.composites.get(count_series.text()).cloned();
         let known_total = match &known {
             Some(state) => state.exponential.as_deref().cloned(),
-            None => self.earlier_total(count_series, sum_series, now),
+            None => {
+                let zero_threshold = increase.buckets.zero_threshold;
+                self.earlier_total((count_series, sum_series), zero_threshold, now)
+            }
         };
         let empty = ExponentialBuckets::empty();
         let buckets = known_total.as_ref().map_or(&empty, |total| &total.buckets);
@@ -233,8 +236,8 @@ impl OtlpStreams {
     /// pause, as its series have it; `None` if it has no values.
     fn earlier_total(
         &mut self,
-        count_series: &Arc<Series>,
-        sum_series: Option<&Arc<Series>>,
+        (count_series, sum_series): (&Arc<Series>, Option<&Arc<Series>>),
+        zero_threshold: f64,
         now: Millis,
     ) -> Option<ExponentialTotal> {
         let count = self.state(count_series, now).total.value() as u64;
@@ -249,7 +252,7 @@ impl OtlpStreams {
             known.or_else(|| Some(restored.get(series.text())?.value))
         });
         Some(ExponentialTotal {
-            buckets: exponential_buckets(&buckets),
+            buckets: exponential_buckets(&buckets, zero_threshold),
             count,
             sum: Some(sum.unwrap_or_default()),
             is_first: false,

@@ -296,7 +296,7 @@ mod tests {
         let receiver = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("connected");
             let mut request = [0; 4096];
-            let _ = stream.read(&mut request).expect("a request");
+            assert!(stream.read(&mut request).expect("a request") > 0);
             let mut is_open = stream.write_all(head.as_bytes()).is_ok();
             for _ in 0..200 {
                 thread::sleep(Duration::from_millis(50));

@@ -55,7 +55,7 @@ pub fn explicit_buckets(value: &PointValue) -> Result<Vec<ClassicBucket>, Bucket
     for (bound, count) in bounds.iter().zip(counts) {
         total.add(*count)?;
         let is_increasing = buckets.last().is_none_or(|(last, _)| last < bound);
-        if bound.is_nan() || !is_increasing {
+        if !(*bound > f64::NEG_INFINITY && is_increasing) {
             return Err(BucketError::Bounds);
         }
         // Some senders add a last bound of infinity: its bucket is left out, too.
@@ -118,15 +118,17 @@ pub fn classic_buckets(
 
 /// Returns a histogram from the classic buckets, sorted by bound, that [`classic_buckets`] made of
 /// an earlier one. The counts at these bounds are the same; between them, values are counted as
-/// close to the upper bound as [`SCALE_MAX`] permits.
-pub fn exponential_buckets(classic: &[ClassicBucket]) -> ExponentialBuckets {
+/// close to the upper bound as [`SCALE_MAX`] permits. `zero_threshold` is the bound of the zero
+/// bucket, which may also be that of another bucket.
+pub fn exponential_buckets(classic: &[ClassicBucket], zero_threshold: f64) -> ExponentialBuckets {
     let mut buckets = ExponentialBuckets::empty();
     let (mut positive, mut negative) = (BTreeMap::new(), BTreeMap::new());
     let mut below = 0;
     for (bound, count) in classic {
         let added = count.saturating_sub(below);
         below = below.max(*count);
-        match bound_index(bound.abs()) {
+        let index = bound_index(bound.abs()).filter(|_| *bound != zero_threshold);
+        match index {
             Some(index) if *bound > 0.0 => {
                 positive.insert(index, added);
             }
@@ -400,20 +402,23 @@ mod tests {
         ];
         for scale in [-3, -1, 0, 2, 5] {
             for values in [&values[..], &values[..8], &values[2..3], &values[9..], &[]] {
-                let count = values.len() as u64;
-                let mut merged = merge_scale(&histogram(scale, values)).expect("valid");
-                merged.zero_threshold = 1e-7;
-                let classic = classic_buckets(&merged, count).expect("valid");
-                let again = merge_scale(&exponential_buckets(&classic)).expect("valid");
-                let again = classic_buckets(&again, count).expect("valid");
-                for bucket in &classic {
-                    assert!(again.contains(bucket), "{bucket:?} in {again:?} at {scale}");
+                for zero_threshold in [0.0, 1e-7, 2_f64.powi(-128)] {
+                    let count = values.len() as u64;
+                    let mut merged = merge_scale(&histogram(scale, values)).expect("valid");
+                    merged.zero_threshold = zero_threshold;
+                    let classic = classic_buckets(&merged, count).expect("valid");
+                    let read = exponential_buckets(&classic, zero_threshold);
+                    let again = merge_scale(&read).expect("valid");
+                    let again = classic_buckets(&again, count).expect("valid");
+                    for bucket in &classic {
+                        assert!(again.contains(bucket), "{bucket:?} in {again:?} at {scale}");
+                    }
                 }
             }
         }
         // Values that were not made by the conversion.
         let foreign = [(-0.3, 2), (-0.0, 1), (0.3, 5), (f64::MAX, 9)];
-        let read = exponential_buckets(&foreign);
+        let read = exponential_buckets(&foreign, 0.0);
         assert_eq!((read.zero_count, read.zero_threshold), (9, f64::MAX));
     }
 
@@ -472,6 +477,7 @@ mod tests {
             (&[1.0][..], &[1][..], BucketError::Length),
             (&[1.0, 1.0], &[1, 1, 1], BucketError::Bounds),
             (&[f64::NAN], &[1, 1], BucketError::Bounds),
+            (&[f64::NEG_INFINITY], &[1, 1], BucketError::Bounds),
             (&[1.0], &[9, 1], BucketError::Count),
             (&[1.0], &[u64::MAX, 1], BucketError::Count),
         ] {
