@@ -55,7 +55,7 @@ pub fn explicit_buckets(value: &PointValue) -> Result<Vec<ClassicBucket>, Bucket
     for (bound, count) in bounds.iter().zip(counts) {
         total.add(*count)?;
         let is_increasing = buckets.last().is_none_or(|(last, _)| last < bound);
-        if !(*bound > f64::NEG_INFINITY && is_increasing) {
+        if bound.is_nan() || *bound == f64::NEG_INFINITY || !is_increasing {
             return Err(BucketError::Bounds);
         }
         // Some senders add a last bound of infinity: its bucket is left out, too.
@@ -149,7 +149,7 @@ pub fn exponential_buckets(classic: &[ClassicBucket], zero_threshold: f64) -> Ex
 
 /// Returns the index of the bucket of [`SCALE_MAX`] with this upper bound; `None` if there is none.
 fn bound_index(bound: f64) -> Option<i32> {
-    if !(bound > 0.0 && bound.is_finite()) {
+    if !bound.is_finite() || bound <= 0.0 {
         return None;
     }
     // Exact for all bounds: they are at least 19 % apart.
