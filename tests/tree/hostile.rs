@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pegel_testkit::{PLANTED_TOKEN, eventually, now_millis};
+use pegel_testkit::{PLANTED_TOKEN, eventually, now_millis, resident_bytes};
 use pegel_tree_protocol::child_message::Kind as FromChild;
 use pegel_tree_protocol::parent_message::Kind as FromParent;
 use pegel_tree_protocol::{
@@ -44,7 +44,7 @@ impl HostileScene {
             .enable_all()
             .build();
         HostileScene {
-            memory: resident(head.agent().pid()),
+            memory: resident_bytes(head.agent().pid()),
             head,
             address,
             runtime: runtime.expect("a runtime"),
@@ -123,7 +123,7 @@ impl HostileScene {
         let states = self.head.node_states();
         let is_up = |name: &str| states.contains(&(name.to_owned(), "up".to_owned()));
         assert!(is_up("good") && is_up("head"), "{states:?}");
-        let grown = resident(self.head.agent().pid()).saturating_sub(self.memory);
+        let grown = resident_bytes(self.head.agent().pid()).saturating_sub(self.memory);
         assert!(grown < GROWTH_MAX, "{} MB more", grown >> 20);
         assert!(
             self.good.agent().stderr().lines().count() < 100,
@@ -131,14 +131,6 @@ impl HostileScene {
             self.good.agent().stderr()
         );
     }
-}
-
-/// Returns the resident memory of a process in bytes.
-pub(crate) fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kib.expect("a number") << 10
 }
 
 pub(crate) fn definition(id: u32, text: String) -> SeriesDefinition {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pegel_testkit::{eventually, eventually_within, now_millis};
+use pegel_testkit::{eventually, eventually_within, now_millis, resident_bytes};
 use pegel_tree_protocol::child_message::Kind as FromChild;
 use pegel_tree_protocol::parent_message::Kind as FromParent;
 use pegel_tree_protocol::{
@@ -13,7 +13,7 @@ use pegel_tree_protocol::{
 use pegel_tree_simulator::{ScriptedChild, hello};
 use tokio::time::timeout;
 
-use crate::hostile::{HostileScene, definition, definitions, ended, resident, this_tick};
+use crate::hostile::{HostileScene, definition, definitions, ended, this_tick};
 use crate::tree_agent::TreeAgent;
 
 /// The time for one attack.
@@ -419,7 +419,7 @@ fn a_connection_without_a_child_does_not_stay() {
         drop(children);
     });
     scene.expect_unharmed();
-    assert!(resident(scene.head.agent().pid()) > 0);
+    assert!(resident_bytes(scene.head.agent().pid()) > 0);
 }
 
 fn descriptors(pid: u32) -> usize {

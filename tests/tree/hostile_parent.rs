@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pegel_testkit::eventually;
+use pegel_testkit::{eventually, resident_bytes};
 use pegel_tree_protocol::child_message::Kind as FromChild;
 use pegel_tree_protocol::parent_message::Kind as FromParent;
 use pegel_tree_protocol::{
@@ -16,7 +16,6 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::hostile::resident;
 use crate::tree_agent::{TreeAgent, loopback_address};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +46,7 @@ impl ParentScene {
         child.counter("hits_total").add(7);
         child.shows("match=hits_total", &[("hits_total", 7.0)]);
         ParentScene {
-            memory: resident(child.agent().pid()),
+            memory: resident_bytes(child.agent().pid()),
             runtime,
             listener: listener.expect("bound"),
             address,
@@ -85,7 +84,7 @@ impl ParentScene {
         self.child
             .shows("match=later_total", &[("later_total", 3.0)]);
         self.child.shows("match=hits_total", &[("hits_total", 7.0)]);
-        let grown = resident(self.child.agent().pid()).saturating_sub(self.memory);
+        let grown = resident_bytes(self.child.agent().pid()).saturating_sub(self.memory);
         assert!(grown < GROWTH_MAX, "{} MB more", grown >> 20);
         let log = self.child.agent().stderr();
         assert!(!log.contains("panic"), "{log}");

@@ -1,35 +1,19 @@
 //! Peers without credentials: idle connections and abuses of HTTP/2 cost bounded memory, and
 //! children attach meanwhile.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pegel_testkit::http2_frames::{
+    CONTINUATION, DATA, END_HEADERS, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+    send_frames,
+};
+
 use crate::hostile::HostileScene;
 use crate::tree_agent::TreeAgent;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Returns a frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    let mut frame = vec![length[1], length[2], length[3], kind, flags];
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
 
 /// POST http://a/pegel.tree.v1.Tree/Attach, with names from the static table.
 fn attach_headers() -> Vec<u8> {
@@ -39,29 +23,6 @@ fn attach_headers() -> Vec<u8> {
     block
 }
 
-/// Sends the parts of an attack until the parent closes the connection, for 3 s at most.
-fn abuse(address: SocketAddr, mut next: impl FnMut(u32) -> Vec<u8>) {
-    let Ok(mut stream) = TcpStream::connect(address) else {
-        return;
-    };
-    let second = Duration::from_secs(1);
-    let _ = stream.set_write_timeout(Some(second));
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(1)));
-    let hello = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-    if stream.write_all(&hello).is_err() {
-        return;
-    }
-    let began = std::time::Instant::now();
-    let mut number = 0;
-    while began.elapsed() < 3 * second && stream.write_all(&next(number)).is_ok() {
-        number += 1;
-        if number % 64 == 0 {
-            // Without reading, the attack would end with the buffers of the kernel.
-            let _ = stream.read(&mut [0; 65536]);
-        }
-    }
-}
-
 #[test]
 fn abuses_of_http2_cost_only_the_peer() {
     let scene = HostileScene::new();
@@ -69,7 +30,7 @@ fn abuses_of_http2_cost_only_the_peer() {
     let headers = attach_headers();
     let block = headers.clone();
     // Streams that are reset at once.
-    abuse(address, move |number| {
+    send_frames(address, move |number| {
         let stream = 2 * number + 1;
         [
             frame(HEADERS, END_HEADERS, stream, &block),
@@ -79,7 +40,7 @@ fn abuses_of_http2_cost_only_the_peer() {
     });
     let block = headers.clone();
     // Streams that stay open, with bodies beyond all windows.
-    abuse(address, move |number| {
+    send_frames(address, move |number| {
         let stream = 2 * number + 1;
         [
             frame(HEADERS, END_HEADERS, stream, &block),
@@ -90,17 +51,17 @@ fn abuses_of_http2_cost_only_the_peer() {
     // Headers that do not end.
     let mut block = headers.clone();
     block.extend([0x00, 1, b'x', 0x7f, 0x80, 0x7e]);
-    abuse(address, move |number| match number {
+    send_frames(address, move |number| match number {
         0 => frame(HEADERS, 0, 1, &block),
         _ => frame(CONTINUATION, 0, 1, &[b'x'; 16000]),
     });
     // Settings and pings that must be acknowledged.
-    abuse(address, |_| {
+    send_frames(address, |_| {
         frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]).repeat(100)
     });
-    abuse(address, |_| frame(PING, 0, 0, &[1; 8]).repeat(100));
+    send_frames(address, |_| frame(PING, 0, 0, &[1; 8]).repeat(100));
     // Windows beyond their limit, and of streams that do not exist.
-    abuse(address, |number| {
+    send_frames(address, |number| {
         let window = 0x7fff_ffff_u32.to_be_bytes();
         frame(WINDOW_UPDATE, 0, number % 2 * 99, &window)
     });

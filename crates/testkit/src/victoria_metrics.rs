@@ -15,7 +15,7 @@ const START_TIME: Duration = Duration::from_secs(60);
 /// A running VictoriaMetrics on a free port.
 #[derive(Debug)]
 pub struct VictoriaMetrics {
-    _process: ChildProcess,
+    process: ChildProcess,
     address: AgentAddress,
     _home: TempDir,
 }
@@ -44,10 +44,18 @@ impl VictoriaMetrics {
             http::get(&address, "/health").map_err(|error| error.to_string())
         });
         Some(VictoriaMetrics {
-            _process: process,
+            process,
             address,
             _home: home,
         })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub fn address(&self) -> &AgentAddress {
+        &self.address
     }
 
     /// Returns the URL for exporters of OTLP, which append `/v1/metrics`.

@@ -1,6 +1,8 @@
 //! Requests of OpenTelemetry's metrics, in protobuf, compared with a second decoder, and in JSON.
 
-use pegel_wire::otlp::buckets::{add_buckets, classic_buckets, explicit_buckets, merge_scale};
+use pegel_wire::otlp::buckets::{
+    add_buckets, classic_buckets, explicit_buckets, exponential_buckets, merge_scale,
+};
 use pegel_wire::otlp::messages::Message;
 use pegel_wire::otlp::messages::collector::ExportMetricsServiceRequest;
 use pegel_wire::otlp::messages::common::{AnyValue, ArrayValue, KeyValue, any_value::Value};
@@ -104,6 +106,8 @@ impl MetricVisitor for Checker {
         if let Ok(merged) = merge_scale(&value.exponential) {
             if let Ok(buckets) = classic_buckets(&merged, value.count) {
                 check_buckets(&buckets, value.count);
+                let read = exponential_buckets(&buckets, merged.zero_threshold);
+                assert!(merge_scale(&read).is_ok(), "{buckets:?}");
             }
             if let Ok(total) = add_buckets(&self.total, &merged) {
                 assert!(total.positive.counts.len() + total.negative.counts.len() <= 80);

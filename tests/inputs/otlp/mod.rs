@@ -1,6 +1,8 @@
 //! Metrics of OpenTelemetry to a real agent: those of its SDKs for Python and JavaScript, compared
-//! with a real VictoriaMetrics, and requests that a test builds (`requests.rs`).
+//! with a real VictoriaMetrics, requests that a test builds (`requests.rs`), and clients that break
+//! the protocol (`abuse.rs`).
 
+mod abuse;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -20,13 +22,14 @@ use crate::PEGEL;
 const BOUND: Duration = Duration::from_secs(120);
 
 /// The values that both senders leave, by the ends of their series' names: cumulative and delta.
-const EXPECTED: [(&str, f64); 17] = [
+const EXPECTED: [(&str, f64); 18] = [
     ("jobs_done_total{kind=\"batch\"}", 7.0),
     (
         "jobs_done_total{http_method=\"GET\",kind=\"test.run\"}",
         2.0,
     ),
     ("queue_length", 4.0),
+    ("pool_size", 3.0),
     ("room_temperature_celsius", 22.5),
     ("cpu_time_seconds_total{mode=\"user\"}", 12.5),
     ("cpu_usage_ratio", 0.75),

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use pegel_http_client::{Http2Response, HttpRequest, WaitLimit, call_http2};
 use pegel_testkit::{
     AgentAddress, AgentProcess, TempDir, TestResponse, eventually, now_millis, post,
@@ -20,12 +22,12 @@ use serde_json::{Value, json};
 
 use crate::PEGEL;
 
-const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// An increase of `work` within a second.
-fn increase(second: i64, amount: i64) -> ExportMetricsServiceRequest {
+pub(super) fn increase(second: i64, amount: i64) -> ExportMetricsServiceRequest {
     let nanos = |second: i64| (second * 1_000_000_000) as u64;
     let point = NumberDataPoint {
         start_time_unix_nano: nanos(second - 1),
@@ -61,7 +63,7 @@ fn send(agent: &AgentProcess, content_type: &str, body: &[u8]) -> TestResponse {
 
 /// Calls a method of gRPC with these bytes as the body.
 #[track_caller]
-fn call(
+pub(super) fn call(
     address: &AgentAddress,
     target: &str,
     headers: &[(&str, &str)],
@@ -83,7 +85,7 @@ fn call(
     call_http2(stream, ("", None), &request, body, &limit).expect("an answer")
 }
 
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     let mut body = vec![0];
     body.extend_from_slice(&(message.len() as u32).to_be_bytes());
     body.extend_from_slice(message);
@@ -102,7 +104,7 @@ fn ledger(agent: &AgentProcess) -> Value {
 }
 
 /// Returns the last value of a series.
-fn last(agent: &AgentProcess, name: &str) -> Option<f64> {
+pub(super) fn last(agent: &AgentProcess, name: &str) -> Option<f64> {
     let path = format!("/api/v1/range?start=-1h&match={name}");
     let answer = agent.get(&path).json();
     answer[0]["points"].as_array()?.last()?[1].as_f64()
@@ -194,7 +196,13 @@ fn errors_of_grpc_have_its_codes() {
     let (malformed, message) = code(EXPORT, &[], framed(b"\x0a\xff"));
     assert_eq!(malformed, "3");
     assert!(message.contains("truncated"), "{message}");
-    for body in [vec![], vec![0, 0, 0, 0, 9, 1], vec![7, 0, 0, 0, 0]] {
+    // The last one announces four gigabytes.
+    for body in [
+        vec![],
+        vec![0, 0, 0, 0, 9, 1],
+        vec![7, 0, 0, 0, 0],
+        vec![0, 0xff, 0xff, 0xff, 0xff, 1],
+    ] {
         assert_eq!(code(EXPORT, &[], body).0, "3");
     }
     let trace = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -204,7 +212,12 @@ fn errors_of_grpc_have_its_codes() {
     let (large, message) = code(EXPORT, &[], framed(&vec![0; 1 << 20]));
     assert_eq!(large, "8");
     assert!(message.contains("exceeds 1048576 bytes"), "{message}");
-    assert_eq!(ledger(&agent)["dropped"]["too_large"], 1);
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+    bomb.write_all(&vec![0; 64 << 20]).expect("written");
+    let mut bomb = framed(&bomb.finish().expect("compressed"));
+    bomb[0] = 1;
+    assert_eq!(code(EXPORT, &[("grpc-encoding", "gzip")], bomb).0, "8");
+    assert_eq!(ledger(&agent)["dropped"]["too_large"], 2);
     let foreign = call(
         agent.http(),
         "/status",

@@ -35,6 +35,7 @@ const duration = meter.createHistogram("request.duration", { unit: "s", descript
 const size = meter.createHistogram("payload.size", { unit: "By" });
 let cpu = 0;
 meter.createObservableCounter("cpu.time", { unit: "s" }).addCallback((result) => result.observe(cpu, { mode: "user" }));
+meter.createObservableUpDownCounter("pool.size").addCallback((result) => result.observe(3));
 meter.createObservableGauge("cpu.usage", { unit: "1" }).addCallback((result) => result.observe(0.75));
 
 (async () => {

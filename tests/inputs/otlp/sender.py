@@ -82,6 +82,7 @@ def observe(_):
 
 
 meter.create_observable_counter("cpu.time", [observe], unit="s")
+meter.create_observable_up_down_counter("pool.size", [lambda _: [Observation(3)]])
 meter.create_observable_gauge("cpu.usage", [lambda _: [Observation(0.75)]], unit="1")
 
 for amounts in ((5, 7, 21.5, 10.0), (2, -3, 22.5, 2.5)):

@@ -85,6 +85,12 @@ pub(super) fn scope_labels(scope: &Scope<'_>) -> OtlpLabels {
     labels
 }
 
+/// Returns the number of bytes of all keys and values.
+pub(super) fn text_bytes(labels: &OtlpLabels) -> usize {
+    let labels = labels.iter();
+    labels.map(|(key, value)| key.len() + value.len()).sum()
+}
+
 /// Returns all labels of a point. `reserved` is the key that its series use: `le` or `quantile`.
 pub(super) fn point_labels(
     resource: &OtlpLabels,

@@ -38,6 +38,7 @@ use crate::senders::{POINT_BYTES, Sender};
 pub use settings::OtlpInputSettings;
 
 use request::{CollectedSamples, CurrentMetric, OtlpRequest};
+use restored_totals::retention;
 use streams::OtlpStreams;
 
 /// The most samples of one request.
@@ -129,7 +130,7 @@ impl OtlpWriter {
     ) -> Result<OtlpResult, OtlpWriteError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams.lock();
-        streams.begin(now);
+        streams.begin(now, retention(self.points.store()));
         let collected = match self.collect(sender, message, &mut streams, now) {
             Ok(collected) => collected,
             Err(error) => {

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{DropReason, MetricKind, Millis, Point, Series};
+use pegel_metric::{
+    DropReason, MetricKind, Millis, NAME_BYTES_MAX, Point, Series, SeriesError, TEXT_BYTES_MAX,
+};
 use pegel_wire::otlp::buckets::classic_buckets;
 use pegel_wire::otlp::names::metric_name;
 use pegel_wire::otlp::{
@@ -14,7 +16,8 @@ use pegel_wire::otlp::{
 use super::expand::{
     ExpandError, ExpandedSample, ValueMode, added_label, expand, histogram_samples, value_mode,
 };
-use super::labels::{OtlpLabels, point_labels, resource_labels, scope_labels};
+use super::labels::{OtlpLabels, point_labels, resource_labels, scope_labels, text_bytes};
+use super::restored_totals::retention;
 use super::series_state::DataPointTimes;
 use super::streams::{ExponentialTotal, OtlpStreams, SeriesSample};
 use super::{OtlpWriter, SAMPLES_MAX};
@@ -118,8 +121,13 @@ impl MetricVisitor for OtlpRequest<'_> {
         while !metric.description.is_char_boundary(end) {
             end -= 1;
         }
+        let mut name = metric_name(&metric.name, &metric.unit, data);
+        // A longer name is refused as well, without being copied for each point.
+        if let Some(name) = &mut name {
+            name.truncate(NAME_BYTES_MAX + 1);
+        }
         self.metric = CurrentMetric {
-            name: metric_name(&metric.name, &metric.unit, data),
+            name,
             help: metric.description[..end].to_owned(),
             data,
         };
@@ -152,8 +160,17 @@ impl OtlpRequest<'_> {
         let refused_as = |error: DataPointError| (error, 1);
         let mode = value_mode(data).map_err(|error| refused_as(error.into()))?;
         let times = self.times(point).map_err(refused_as)?;
-        if self.metric.name.is_none() {
+        let Some(name) = &self.metric.name else {
             return Err(refused_as(DataPointError::Name));
+        };
+        // Refused before they are copied for each point: a request may have very many.
+        let shared = text_bytes(&self.resource) + text_bytes(&self.scope);
+        if shared > TEXT_BYTES_MAX {
+            let error = SeriesError::TextTooLong(shared);
+            return Err(refused_as(DataPointError::Series(
+                name.clone(),
+                error.into(),
+            )));
         }
         let labels = point_labels(
             &self.resource,
@@ -191,16 +208,20 @@ impl OtlpRequest<'_> {
         // An inconsistent point is refused before it changes the total.
         let own = expand(point, self.metric.data).map_err(|error| (error.into(), 1))?;
         self.count_invalid_sum(point);
-        let count_series = self.resolve_all(&own[..1], labels)?.remove(0).series;
+        let is_sum = |sample: &ExpandedSample| sample.suffix == "_sum";
+        let counted = 1 + usize::from(own.get(1).is_some_and(is_sum));
+        let counted = self.resolve_all(&own[..counted], labels)?;
         let increase = ExponentialTotal {
             buckets: point.value.exponential.clone(),
             count: point.value.count,
             sum: point.value.sum.filter(|sum| sum.is_finite()),
             is_first: true,
         };
+        let count_series = &counted[0].series;
+        let sum_series = counted.get(1).map(|sample| &sample.series);
         let total = self
             .streams
-            .add_exponential(times, &count_series, &increase, self.now)
+            .add_exponential(times, (count_series, sum_series), &increase, self.now)
             .map_err(refused)?;
         let Some(total) = total else {
             self.collected.repeated += own.len() as u64;
@@ -238,18 +259,20 @@ impl OtlpRequest<'_> {
             0 => self.now,
             nanos => Millis::try_from(nanos / 1_000_000).unwrap_or(Millis::MAX),
         };
-        let retention = self.writer.points.store().retention().as_millis();
-        let retention = Millis::try_from(retention).unwrap_or(Millis::MAX);
+        let oldest = self
+            .now
+            .saturating_sub(retention(self.writer.points.store()));
         if time > self.now.saturating_add(FUTURE_MS) {
             return Err(DataPointError::Future);
         }
-        if time < self.now.saturating_sub(retention) {
+        if time < oldest {
             return Err(DataPointError::TooOld);
         }
         Ok(DataPointTimes {
             start_nanos: point.start_nanos,
             time_nanos: point.time_nanos,
             time,
+            oldest,
         })
     }
 

@@ -44,14 +44,17 @@ pub(super) struct DataPointTimes {
     pub time_nanos: u64,
     /// The time of its samples.
     pub time: Millis,
+    /// The oldest time of a sample that the store accepts.
+    pub oldest: Millis,
 }
 
 impl DataPointTimes {
-    /// Returns the time for a sample of zero at the start of a stream, after the sample at `last`.
+    /// Returns the time for a sample of zero at the start of a stream, after the sample at `last`;
+    /// `None` if the start is unknown or older than the store's samples.
     pub(super) fn zero_time(&self, last: Millis) -> Option<Millis> {
         let start = Millis::try_from(self.start_nanos / 1_000_000).unwrap_or(Millis::MAX);
         let at = start.max(last.saturating_add(1));
-        (self.start_nanos > 0 && at < self.time).then_some(at)
+        (self.start_nanos > 0 && (self.oldest..self.time).contains(&at)).then_some(at)
     }
 }
 
@@ -80,11 +83,15 @@ impl OtlpSeriesState {
     }
 
     /// Returns whether an increase was added before, and remembers it if not. Of increases that an
-    /// earlier agent added, only the time of the last sample is known.
+    /// earlier agent added, only the time of the last sample is known. Increases without a time
+    /// cannot be told apart, and are added.
     pub(super) fn is_repeated(&mut self, times: &DataPointTimes) -> bool {
         let window = (times.start_nanos, times.time_nanos);
         let was_counted = self.windows.is_none() && self.time == times.time;
         let windows = self.windows.get_or_insert_default();
+        if times.time_nanos == 0 {
+            return false;
+        }
         if was_counted || windows.contains(&window) {
             return true;
         }

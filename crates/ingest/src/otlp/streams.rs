@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pegel_metric::{MetricKind, Millis, Point, STALE_NAN, Series, is_stale};
 use pegel_store::Store;
 use pegel_wire::otlp::ExponentialBuckets;
-use pegel_wire::otlp::buckets::{BucketError, add_buckets};
+use pegel_wire::otlp::buckets::{BucketError, add_buckets, exponential_buckets};
 
 use super::expand::ValueMode;
 use super::restored_totals::RestoredTotals;
@@ -45,7 +45,7 @@ struct CompositeState {
     exponential: Option<Box<ExponentialTotal>>,
 }
 
-/// The total of an exponential histogram's increases since the agent started.
+/// The total of an exponential histogram's increases.
 #[derive(Debug, Clone)]
 pub(super) struct ExponentialTotal {
     pub buckets: ExponentialBuckets,
@@ -83,24 +83,36 @@ pub(super) struct OtlpStreams {
 }
 
 impl OtlpStreams {
-    /// Begins a request.
-    pub(super) fn begin(&mut self, now: Millis) {
+    /// Begins a request. The store keeps samples for the time `retention`.
+    pub(super) fn begin(&mut self, now: Millis, retention: Millis) {
         self.replaced.clear();
-        if (now - self.last_swept).abs() < SWEEP_MS {
-            return;
+        if (now - self.last_swept).abs() >= SWEEP_MS {
+            self.last_swept = now;
+            self.remove_unused(now, retention);
         }
-        self.last_swept = now;
-        let restored = &mut self.restored;
-        self.series.retain(|series, state| {
-            let stays = now - state.last_used < UNUSED_MS;
-            if let (false, true, Some(restored)) = (stays, state.windows.is_some(), &mut *restored)
-            {
-                restored.insert(series.0.text(), state.total.value(), Some(state.time));
+    }
+
+    /// Forgets streams that are not active; totals of increases wait until they continue.
+    fn remove_unused(&mut self, now: Millis, retention: Millis) {
+        let is_unused = |last_used: Millis| now - last_used >= UNUSED_MS;
+        if let Some(restored) = &mut self.restored {
+            restored.remove_before(now.saturating_sub(retention));
+            let paused = self.composites.values();
+            let paused =
+                paused.filter(|state| state.exponential.is_some() && is_unused(state.last_used));
+            let members = paused.flat_map(|state| &state.members);
+            let members =
+                members.filter_map(|(_, series)| self.series.get_key_value(series.text()));
+            let increases = self.series.iter();
+            let increases = increases
+                .filter(|(_, state)| state.windows.is_some() && is_unused(state.last_used));
+            for (series, state) in members.chain(increases) {
+                restored.insert(series.0.text(), state.total.value(), Some(state.time), now);
             }
-            stays
-        });
+        }
+        self.series.retain(|_, state| !is_unused(state.last_used));
         self.composites
-            .retain(|_, state| now - state.last_used < UNUSED_MS);
+            .retain(|_, state| !is_unused(state.last_used));
     }
 
     /// Undoes what the request changed.
@@ -175,27 +187,34 @@ impl OtlpStreams {
     }
 
     /// Adds the increase of an exponential histogram to its total; `None` if it is a duplicate.
+    /// `sum_series` is the series of its sum, if the increase has one.
     pub(super) fn add_exponential(
         &mut self,
         times: DataPointTimes,
-        count_series: &Arc<Series>,
+        (count_series, sum_series): (&Arc<Series>, Option<&Arc<Series>>),
         increase: &ExponentialTotal,
         now: Millis,
     ) -> Result<Option<ExponentialTotal>, BucketError> {
         let key = SeriesByText(count_series.clone());
-        let known = self.composites.get(count_series.text());
-        let known_total = known.and_then(|state| state.exponential.as_deref());
+        let known = self.composites.get(count_series.text()).cloned();
+        let known_total = match &known {
+            Some(state) => state.exponential.as_deref().cloned(),
+            None => {
+                let zero_threshold = increase.buckets.zero_threshold;
+                self.earlier_total((count_series, sum_series), zero_threshold, now)
+            }
+        };
         let empty = ExponentialBuckets::empty();
-        let buckets = known_total.map_or(&empty, |total| &total.buckets);
+        let buckets = known_total.as_ref().map_or(&empty, |total| &total.buckets);
         let buckets = add_buckets(buckets, &increase.buckets)?;
-        let count = known_total.map_or(0, |total| total.count);
+        let count = known_total.as_ref().map_or(0, |total| total.count);
         let count = count
             .checked_add(increase.count)
             .ok_or(BucketError::Count)?;
         let total = ExponentialTotal {
             buckets,
             count,
-            sum: match known_total {
+            sum: match &known_total {
                 None => increase.sum,
                 Some(total) => total.sum.zip(increase.sum).map(|(a, b)| a + b),
             },
@@ -204,7 +223,6 @@ impl OtlpStreams {
         if self.state(count_series, now).is_repeated(&times) {
             return Ok(None);
         }
-        let known = self.composites.get(count_series.text()).cloned();
         let mut state = known.clone().unwrap_or_default();
         state.exponential = Some(Box::new(total.clone()));
         state.last_used = now;
@@ -212,6 +230,33 @@ impl OtlpStreams {
             .push(ReplacedState::Composite(key.clone(), known));
         self.composites.insert(key, state);
         Ok(Some(total))
+    }
+
+    /// Returns the total of an exponential histogram from before the start of the agent or before a
+    /// pause, as its series have it; `None` if it has no values.
+    fn earlier_total(
+        &mut self,
+        (count_series, sum_series): (&Arc<Series>, Option<&Arc<Series>>),
+        zero_threshold: f64,
+        now: Millis,
+    ) -> Option<ExponentialTotal> {
+        let count = self.state(count_series, now).total.value() as u64;
+        let restored = self.restored.as_mut().filter(|_| count > 0)?;
+        let mut buckets = restored.buckets_of(count_series);
+        for (_, below) in &mut buckets {
+            *below = (*below).min(count);
+        }
+        let sum = sum_series.and_then(|series| {
+            let known = self.series.get(series.text());
+            let known = known.map(|state| state.total.value());
+            known.or_else(|| Some(restored.get(series.text())?.value))
+        });
+        Some(ExponentialTotal {
+            buckets: exponential_buckets(&buckets, zero_threshold),
+            count,
+            sum: Some(sum.unwrap_or_default()),
+            is_first: false,
+        })
     }
 
     /// Returns the state of a series, which the request may change.
@@ -398,7 +443,7 @@ impl OtlpStreams {
             let text = sample.series.text();
             let state = self.series.get(text);
             state.is_some_and(|state| state.time > Millis::MIN)
-                || restored.is_some_and(|restored| restored.contains(text))
+                || restored.is_some_and(|restored| restored.get(text).is_some())
         };
         let known = samples.iter().filter(|sample| is_known(sample)).count();
         known == 0 || known == samples.len()
@@ -416,6 +461,14 @@ impl OtlpStreams {
                 time: times.time,
                 value: STALE_NAN,
             }));
+            // The total of increases goes on, as that of a sum does.
+            if known.exponential.is_some() {
+                let ended = CompositeState {
+                    members: Vec::new(),
+                    ..known.clone()
+                };
+                self.composites.insert(key.clone(), ended);
+            }
             self.replaced
                 .push(ReplacedState::Composite(key, Some(known)));
         }

@@ -178,6 +178,103 @@ fn totals_continue_after_a_restart() {
 }
 
 #[test]
+fn increases_without_times_are_all_added() {
+    let f = OtlpFixture::new();
+    for value in [5.0, 2.0, 2.0] {
+        f.send(sum("work", 1, json!({"asDouble": value})));
+    }
+    assert_eq!(f.values("work_total"), [9.0]);
+    assert_eq!(f.writer.status().repeated, 0);
+    f.assert_conserved();
+}
+
+#[test]
+fn totals_of_exponential_histograms_continue_after_a_restart_and_a_pause() {
+    let f = OtlpFixture::new();
+    let increase = |f: &OtlpFixture, to: i64, offset: i32, negative: u64| {
+        request(json!([{"name": "d", "exponentialHistogram": {
+        "aggregationTemporality": 1, "dataPoints": [{
+            "startTimeUnixNano": f.at(to - 1), "timeUnixNano": f.at(to), "scale": 3,
+            "count": 3 + negative, "sum": 1.5, "zeroCount": 1,
+            "attributes": [{"key": "le", "value": {"stringValue": "own"}}],
+            "positive": {"offset": offset, "bucketCounts": [2]},
+            "negative": {"offset": 8, "bucketCounts": [negative]},
+        }]}}]))
+    };
+    let series = |part: &str, bound: &str| format!("d_{part}{{exported_le=\"own\"{bound}}}");
+    let send = |f: &OtlpFixture, message: &Value, now: Millis| {
+        let sender = f.writer.admission.sender(Input::Otlp, "uid 0");
+        let body = message.to_string();
+        let written = f
+            .writer
+            .write(&sender, OtlpMessage::Json(body.as_bytes()), now);
+        let written = written.expect("written");
+        assert!(written.refused.is_empty(), "{}", written.refused);
+    };
+    // One zero, two values up to 2, and one from -2.2 to -2.
+    send(&f, &increase(&f, 1, 7, 1), f.now + 60_000);
+    let f = f.restart();
+    // Sent before the restart, and sent again because the answer was lost.
+    send(&f, &increase(&f, 1, 7, 1), f.now + 60_000);
+    send(&f, &increase(&f, 2, 15, 0), f.now + 60_000);
+    // A pause of ten minutes.
+    send(&f, &increase(&f, 3, 7, 0), f.now + 660_000);
+    let stored = f.stored();
+    let count = [(0, 0.0), (1000, 4.0), (2000, 7.0), (3000, 10.0)];
+    assert_eq!(stored[&series("count", "")], count, "{stored:#?}");
+    let sum = [(0, 0.0), (1000, 1.5), (2000, 3.0), (3000, 4.5)];
+    assert_eq!(stored[&series("sum", "")], sum);
+    for (bound, values) in [
+        ("-2", &[0.0, 1.0, 1.0, 1.0][..]),
+        ("0", &[0.0, 2.0, 3.0, 4.0]),
+        ("2", &[0.0, 4.0, 5.0, 8.0]),
+        ("4", &[7.0, 10.0]),
+        ("+Inf", &[0.0, 4.0, 7.0, 10.0]),
+    ] {
+        let bound = format!(",le=\"{bound}\"");
+        assert_eq!(f.values(&series("bucket", &bound)), values, "{bound}");
+    }
+    assert_eq!(f.writer.status().repeated, 6);
+    f.assert_conserved();
+}
+
+#[test]
+fn a_start_before_the_retention_is_not_stored() {
+    let f = OtlpFixture::new();
+    f.send(json!([{"name": "d", "exponentialHistogram": {
+    "aggregationTemporality": 1, "dataPoints": [{
+        "startTimeUnixNano": "1", "timeUnixNano": f.at(1), "count": 1, "sum": 1,
+        "positive": {"bucketCounts": [1]},
+    }]}}]));
+    assert_eq!(f.values("d_count"), [1.0]);
+    f.assert_conserved();
+}
+
+#[test]
+fn names_and_labels_of_any_length_are_refused_in_short_messages() {
+    let f = OtlpFixture::new();
+    let long = "x".repeat(40_000);
+    let gauge = |name: &str| json!({"name": name, "gauge": {"dataPoints": [{"asInt": 1}]}});
+    let attribute = json!([{"key": "a", "value": {"stringValue": long}}]);
+    let message = json!({"resourceMetrics": [
+        {"scopeMetrics": [{"metrics": [gauge(&long), gauge("good")]}]},
+        {"resource": {"attributes": attribute}, "scopeMetrics": [{"metrics": [gauge("bad")]}]},
+        {"scopeMetrics": [{"scope": {"name": long}, "metrics": [gauge("bad")]}]},
+    ]});
+    let result = f.write(&message).expect("written");
+    assert_eq!((result.kept, result.rejected_points), (1, 3));
+    let refused = result.refused.to_string();
+    assert!(refused.len() < 2000, "{refused}");
+    let message = json!({"resourceMetrics": [
+        {"resource": {"attributes": attribute}, "scopeMetrics": [{"metrics": [gauge("bad")]}]},
+    ]});
+    let refused = f.write(&message).expect("written").refused.to_string();
+    let expected = "1 bad_name (bad: name and labels have 40001 bytes; at most 16384 are accepted)";
+    assert_eq!(refused, expected);
+    f.assert_conserved();
+}
+
+#[test]
 fn a_failed_request_changes_no_total() {
     let f = OtlpFixture::new();
     f.send(delta(&f, 0, 1, 5.0));

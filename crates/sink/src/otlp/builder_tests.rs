@@ -152,6 +152,42 @@ fn parts_of_histograms_are_put_together_and_others_are_not() {
 }
 
 #[test]
+fn a_histogram_starts_again_when_it_is_reset_and_not_with_a_new_bucket() {
+    let mut f = BuilderFixture::new(&OtlpSettings::default());
+    let mut starts = Vec::new();
+    for (second, low, middle, all, sum) in [
+        (0, 1.0, None, 2.0, 5.0),
+        // The sum falls with a negative value.
+        (1, 2.0, Some(2.0), 3.0, 4.0),
+        (2, 0.0, Some(1.0), 1.0, 1.0),
+        (3, 1.0, Some(2.0), 2.0, 2.0),
+    ] {
+        let parts: [TestSample<'_>; 4] = [
+            ("h_bucket", &[("le", "1")], low),
+            ("h_bucket", &[("le", "+Inf")], all),
+            ("h_sum", &[], sum),
+            ("h_count", &[], all),
+        ];
+        f.push(second, MetricKind::Counter, &parts);
+        if let Some(value) = middle {
+            let part = ("h_bucket", &[("le", "2")][..], value);
+            f.push(second, MetricKind::Counter, &[part]);
+        }
+        let export = f.read();
+        let found = metrics(&export);
+        let Some(Data::Histogram(histogram)) = &found[0].data else {
+            panic!("{found:?}")
+        };
+        let point = &histogram.data_points[0];
+        starts.push((
+            f.second(point.start_time_unix_nano),
+            f.second(point.time_unix_nano),
+        ));
+    }
+    assert_eq!(starts, [(0, 0), (0, 1), (1, 2), (1, 3)]);
+}
+
+#[test]
 fn requests_are_bounded_and_values_that_are_not_numbers_counted() {
     let settings = OtlpSettings {
         names: vec!["m*".to_owned()],

@@ -1,10 +1,10 @@
 //! Sends one request to a receiver, over HTTP or gRPC. Every wait is bounded.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -21,11 +21,12 @@ use pegel_wire::otlp::messages::collector::{
 use pegel_wire::otlp::status::RpcStatus;
 
 use super::settings::{OtlpProtocol, OtlpSettings};
+use crate::remote_write::parse_retry_after;
 
 const GRPC_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 const USER_AGENT: &str = concat!("pegel/", env!("CARGO_PKG_VERSION"));
 /// The largest response that is read.
-const RESPONSE_BYTES_MAX: u64 = 64 << 10;
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 /// The most characters of an error response that are logged.
 const MESSAGE_CHARS_MAX: usize = 300;
 /// The longest wait that a receiver can request.
@@ -63,15 +64,21 @@ pub(super) fn export(
     let url = &settings.url.0;
     let deadline = Instant::now() + timeout;
     let stream = connect_tcp(&url.host, url.port, deadline)?;
-    let left = deadline.saturating_duration_since(Instant::now());
-    let limit = WaitLimit {
-        timeout: Some(left.max(Duration::from_millis(1))),
-        stop,
-    };
     match settings.protocol {
-        OtlpProtocol::Http => export_http(settings, request, stream, limit),
-        OtlpProtocol::Grpc => export_grpc(settings, request, stream, &limit),
+        OtlpProtocol::Http => export_http(settings, request, stream, deadline, stop),
+        OtlpProtocol::Grpc => {
+            let limit = WaitLimit {
+                timeout: Some(time_left(deadline)),
+                stop,
+            };
+            export_grpc(settings, request, stream, &limit)
+        }
     }
+}
+
+fn time_left(deadline: Instant) -> Duration {
+    let left = deadline.saturating_duration_since(Instant::now());
+    left.max(Duration::from_millis(1))
 }
 
 fn trust(settings: &OtlpSettings) -> ServerTrust {
@@ -101,23 +108,24 @@ fn export_http(
     settings: &OtlpSettings,
     request: &ExportMetricsServiceRequest,
     stream: TcpStream,
-    limit: WaitLimit,
+    deadline: Instant,
+    stop: Option<Arc<AtomicBool>>,
 ) -> Result<Accepted, ExportError> {
     let url = &settings.url.0;
     let mut body = request.encode_to_vec();
     let mut own = vec![
         ("Content-Type", "application/x-protobuf"),
         ("User-Agent", USER_AGENT),
+        ("Connection", "close"),
     ];
     if settings.gzip {
         body = gzip(&body)?;
         own.push(("Content-Encoding", "gzip"));
     }
-    let connection = match url.is_encrypted {
+    let mut connection = match url.is_encrypted {
         true => {
-            let timeout = limit.timeout.unwrap_or_default();
             let config = tls_config(&trust(settings))?;
-            HttpConnection::over_tls(stream, &url.host, config, timeout)
+            HttpConnection::over_tls(stream, &url.host, config, time_left(deadline))
         }
         false => HttpConnection::over_tcp(stream),
     }?;
@@ -128,27 +136,25 @@ fn export_http(
         host: url.host_header(),
         headers: &headers,
     };
-    let response = connection.send_body(&request, body, limit)?;
-    let status = response.status;
-    let retry_after = response.header("retry-after").and_then(parse_seconds);
-    let mut bytes = Vec::new();
-    let read = response
-        .body
-        .take(RESPONSE_BYTES_MAX)
-        .read_to_end(&mut bytes);
-    match status {
-        200..=299 => {
-            read?;
-            accepted(&bytes)
-        }
+    let limit = WaitLimit {
+        timeout: Some(time_left(deadline)),
+        stop,
+    };
+    // The limit applies to the whole response: a receiver cannot hold the thread by sending it
+    // slowly.
+    let response = connection.exchange(&request, body.into(), RESPONSE_BYTES_MAX, &limit)?;
+    let message = || {
+        let text = error_text(&response.body);
+        format!("HTTP status {}: {text}", response.status)
+    };
+    match response.status {
+        200..=299 => accepted(&response.body),
         429 | 502..=504 => {
-            let message = format!("HTTP status {status}: {}", error_text(&bytes));
-            Err(ExportError::Retry(message, retry_after))
+            let after = response.header("retry-after");
+            let after = after.and_then(|text| parse_retry_after(text, SystemTime::now()));
+            Err(ExportError::Retry(message(), after))
         }
-        _ => {
-            let message = format!("HTTP status {status}: {}", error_text(&bytes));
-            Err(ExportError::Refused(message))
-        }
+        _ => Err(ExportError::Refused(message())),
     }
 }
 
@@ -174,11 +180,6 @@ fn error_text(bytes: &[u8]) -> String {
 fn shortened(text: &str) -> String {
     let text = text.trim().replace(char::is_control, " ");
     text.chars().take(MESSAGE_CHARS_MAX).collect()
-}
-
-fn parse_seconds(text: &str) -> Option<Duration> {
-    let seconds = text.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 
 fn export_grpc(
@@ -258,6 +259,10 @@ fn grpc_error(code: u32, text: &str, details: Option<&str>) -> ExportError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread;
+
     use base64::engine::general_purpose::STANDARD as BASE64;
     use pegel_wire::otlp::status::RpcCode;
 
@@ -281,9 +286,51 @@ mod tests {
         for code in [2, 3, 7, 12, 13, 16] {
             assert_eq!(after(code, None), None, "{code}");
         }
-        assert_eq!(parse_seconds("5"), Some(seconds(5)));
-        assert_eq!(parse_seconds("99999999"), Some(RETRY_AFTER_MAX));
-        assert_eq!(parse_seconds("Wed, 21 Oct 2026 07:28:00 GMT"), None);
+    }
+
+    /// Sends a request to a receiver that answers with `head`, and then with one byte every 50 ms,
+    /// for ten seconds at most.
+    fn export_to_slow_receiver(head: &'static str, timeout: Duration) -> Result<Accepted, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let receiver = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("connected");
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).expect("a request") > 0);
+            let mut is_open = stream.write_all(head.as_bytes()).is_ok();
+            for _ in 0..200 {
+                thread::sleep(Duration::from_millis(50));
+                is_open = is_open && stream.write_all(b"x").is_ok();
+                if !is_open {
+                    break;
+                }
+            }
+        });
+        let settings = OtlpSettings {
+            url: format!("http://{address}").parse().expect("a URL"),
+            ..OtlpSettings::default()
+        };
+        let exported = export(
+            &settings,
+            &ExportMetricsServiceRequest::default(),
+            timeout,
+            None,
+        );
+        receiver.join().expect("it ends");
+        exported.map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn a_receiver_that_answers_slowly_has_the_time_of_one_request() {
+        let began = Instant::now();
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n";
+        let exported = export_to_slow_receiver(head, Duration::from_secs(1));
+        assert!(exported.is_err_and(|error| error.contains("Retry")));
+        assert!(
+            began.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[test]

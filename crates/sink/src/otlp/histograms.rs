@@ -132,11 +132,16 @@ impl CandidateHistogram {
             below = *value;
         }
         bounds.pop();
-        let times = |time: fn(&SentValue) -> Millis| self.parts().map(move |part| time(&part.1));
+        // If the count or a bucket was reset, so was the histogram. A bucket that is new is no
+        // reset, and a sum also falls with negative values.
+        let buckets = self.buckets.iter().map(|(_, (_, value))| value);
+        let resets = buckets.filter(|value| value.was_reset);
+        let start = resets
+            .map(|value| value.start)
+            .fold(count.start, Millis::max);
         Some(HistogramDataPoint {
             attributes: attributes_of(count_series, None),
-            // If one part was reset, so was the histogram.
-            start_time_unix_nano: nanos(times(|value| value.start).max()?),
+            start_time_unix_nano: nanos(start.min(count.time)),
             time_unix_nano: nanos(count.time),
             count: counts.iter().sum(),
             sum: self.sum.as_ref().map(|(_, sum)| sum.value),

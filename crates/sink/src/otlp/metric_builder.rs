@@ -51,6 +51,7 @@ struct SentSeries {
     is_selected: bool,
     /// The start time of the total: the first value that was sent, or the last one before a reset.
     start: Millis,
+    was_reset: bool,
     time: Millis,
     value: f64,
     /// The last export in which the series was among the current values.
@@ -61,6 +62,8 @@ struct SentSeries {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SentValue {
     pub start: Millis,
+    /// Whether the start is that of a reset.
+    pub was_reset: bool,
     pub time: Millis,
     pub value: f64,
 }
@@ -150,6 +153,7 @@ impl MetricBuilder {
                 series: series.clone(),
                 is_selected: (names.is_empty() || matches(names)) && !matches(except),
                 start: 0,
+                was_reset: false,
                 time: Millis::MIN,
                 value: 0.0,
                 export: 0,
@@ -170,11 +174,12 @@ impl MetricBuilder {
             // time.
             entry.start = time;
         } else if latest.value < entry.value {
-            entry.start = entry.time;
+            (entry.start, entry.was_reset) = (entry.time, true);
         }
         (entry.time, entry.value) = (time, latest.value);
         Some(SentValue {
             start: entry.start,
+            was_reset: entry.was_reset,
             time,
             value: latest.value,
         })
@@ -194,6 +199,7 @@ impl CollectedMetrics {
     fn add_ended(&mut self, series: &Series, start: Millis, now: Millis) {
         let value = SentValue {
             start,
+            was_reset: false,
             time: now,
             value: 0.0,
         };

@@ -254,7 +254,7 @@ impl OtlpSender<'_> {
     }
 
     fn fail(&mut self, message: &str, after: Option<Duration>) {
-        self.retry_at = Instant::now() + after.unwrap_or(self.pause);
+        self.retry_at = Instant::now() + retry_pause(self.pause, after);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         let shared = &self.shared;
         shared.is_connected.store(false, Ordering::Relaxed);
@@ -268,5 +268,25 @@ impl OtlpSender<'_> {
                 "cannot send values to an OTLP receiver"
             );
         }
+    }
+}
+
+/// Returns the pause before the next attempt: at least the time that the receiver requested. A
+/// receiver that requests no pause is not asked again at once.
+fn retry_pause(own: Duration, requested: Option<Duration>) -> Duration {
+    own.max(requested.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_can_lengthen_the_pause_and_not_shorten_it() {
+        let seconds = Duration::from_secs;
+        assert_eq!(retry_pause(PAUSE_MIN, None), PAUSE_MIN);
+        assert_eq!(retry_pause(PAUSE_MIN, Some(Duration::ZERO)), PAUSE_MIN);
+        assert_eq!(retry_pause(seconds(8), Some(seconds(5))), seconds(8));
+        assert_eq!(retry_pause(PAUSE_MIN, Some(seconds(30))), seconds(30));
     }
 }

@@ -36,6 +36,7 @@ mod target;
 
 pub use counts::RemoteWriteCounts;
 pub use output::{RemoteWriteOptions, RemoteWriteOutput};
+pub(crate) use retry::parse_retry_after;
 pub use settings::{RemoteWriteSettings, RemoteWriteTarget, RemoteWriteTargets};
 
 #[doc(hidden)] // For fuzz/ and bench/ only.

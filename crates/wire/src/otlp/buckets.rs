@@ -6,6 +6,8 @@
 //! [`CLASSIC_MAX`] buckets. The bounds of a coarser scale are bounds of every finer one, so counts
 //! stay exact; a quantile that is interpolated within a bucket is at most 19 % off at this scale.
 
+use std::collections::BTreeMap;
+
 use super::{BucketRun, ExponentialBuckets, PointValue};
 
 /// The finest scale that is kept.
@@ -53,7 +55,7 @@ pub fn explicit_buckets(value: &PointValue) -> Result<Vec<ClassicBucket>, Bucket
     for (bound, count) in bounds.iter().zip(counts) {
         total.add(*count)?;
         let is_increasing = buckets.last().is_none_or(|(last, _)| last < bound);
-        if bound.is_nan() || !is_increasing {
+        if bound.is_nan() || *bound == f64::NEG_INFINITY || !is_increasing {
             return Err(BucketError::Bounds);
         }
         // Some senders add a last bound of infinity: its bucket is left out, too.
@@ -112,6 +114,59 @@ pub fn classic_buckets(
     }
     total.check(count)?;
     Ok(buckets)
+}
+
+/// Returns a histogram from the classic buckets, sorted by bound, that [`classic_buckets`] made of
+/// an earlier one. The counts at these bounds are the same; between them, values are counted as
+/// close to the upper bound as [`SCALE_MAX`] permits. `zero_threshold` is the bound of the zero
+/// bucket, which may also be that of another bucket.
+pub fn exponential_buckets(classic: &[ClassicBucket], zero_threshold: f64) -> ExponentialBuckets {
+    let mut buckets = ExponentialBuckets::empty();
+    let (mut positive, mut negative) = (BTreeMap::new(), BTreeMap::new());
+    let mut below = 0;
+    for (bound, count) in classic {
+        let added = count.saturating_sub(below);
+        below = below.max(*count);
+        let index = bound_index(bound.abs()).filter(|_| *bound != zero_threshold);
+        match index {
+            Some(index) if *bound > 0.0 => {
+                positive.insert(index, added);
+            }
+            Some(index) => {
+                // Bucket i of negative values ends at -base^i.
+                negative.insert(index + 1, added);
+            }
+            None => {
+                buckets.zero_count = buckets.zero_count.saturating_add(added);
+                buckets.zero_threshold = buckets.zero_threshold.max(*bound);
+            }
+        }
+    }
+    buckets.positive = run_of(&positive);
+    buckets.negative = run_of(&negative);
+    buckets
+}
+
+/// Returns the index of the bucket of [`SCALE_MAX`] with this upper bound; `None` if there is none.
+fn bound_index(bound: f64) -> Option<i32> {
+    if !bound.is_finite() || bound <= 0.0 {
+        return None;
+    }
+    // Exact for all bounds: they are at least 19 % apart.
+    let index = (bound.log2() * 4.0).round() as i32 - 1;
+    (upper_bound(i64::from(index), SCALE_MAX) == bound).then_some(index)
+}
+
+fn run_of(counts: &BTreeMap<i32, u64>) -> BucketRun {
+    let (Some((first, _)), Some((last, _))) = (counts.first_key_value(), counts.last_key_value())
+    else {
+        return BucketRun::default();
+    };
+    let counts = (*first..=*last).map(|index| counts.get(&index).copied().unwrap_or_default());
+    BucketRun {
+        offset: *first,
+        counts: counts.collect(),
+    }
 }
 
 /// Returns the same histogram with a scale of at most [`SCALE_MAX`] and at most [`CLASSIC_MAX`]
@@ -341,6 +396,33 @@ mod tests {
     }
 
     #[test]
+    fn classic_buckets_become_a_histogram_with_the_same_counts() {
+        let values = [
+            0.001, 0.0099, 0.35, 1.0, 1.5, 3.0, 100.0, 101.0, 0.0, -2.5, -0.1, -1e9,
+        ];
+        for scale in [-3, -1, 0, 2, 5] {
+            for values in [&values[..], &values[..8], &values[2..3], &values[9..], &[]] {
+                for zero_threshold in [0.0, 1e-7, 2_f64.powi(-128)] {
+                    let count = values.len() as u64;
+                    let mut merged = merge_scale(&histogram(scale, values)).expect("valid");
+                    merged.zero_threshold = zero_threshold;
+                    let classic = classic_buckets(&merged, count).expect("valid");
+                    let read = exponential_buckets(&classic, zero_threshold);
+                    let again = merge_scale(&read).expect("valid");
+                    let again = classic_buckets(&again, count).expect("valid");
+                    for bucket in &classic {
+                        assert!(again.contains(bucket), "{bucket:?} in {again:?} at {scale}");
+                    }
+                }
+            }
+        }
+        // Values that were not made by the conversion.
+        let foreign = [(-0.3, 2), (-0.0, 1), (0.3, 5), (f64::MAX, 9)];
+        let read = exponential_buckets(&foreign, 0.0);
+        assert_eq!((read.zero_count, read.zero_threshold), (9, f64::MAX));
+    }
+
+    #[test]
     fn hostile_histograms_are_refused_or_small() {
         let wide = ExponentialBuckets {
             scale: 20,
@@ -395,6 +477,7 @@ mod tests {
             (&[1.0][..], &[1][..], BucketError::Length),
             (&[1.0, 1.0], &[1, 1, 1], BucketError::Bounds),
             (&[f64::NAN], &[1, 1], BucketError::Bounds),
+            (&[f64::NEG_INFINITY], &[1, 1], BucketError::Bounds),
             (&[1.0], &[9, 1], BucketError::Count),
             (&[1.0], &[u64::MAX, 1], BucketError::Count),
         ] {

@@ -100,7 +100,7 @@ impl RpcStatus {
         let mut details = self.details.iter();
         let detail = details.find(|detail| detail.type_url == RETRY_INFO)?;
         let delay = RetryInfo::decode(&*detail.value).ok()?.retry_delay?;
-        let seconds = delay.seconds + i64::from(delay.nanos > 0);
+        let seconds = delay.seconds.saturating_add(i64::from(delay.nanos > 0));
         Some(u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
     }
 }
@@ -130,6 +130,21 @@ mod tests {
         let status = RpcStatus::new(RpcCode::InvalidArgument, "never", None);
         assert_eq!(status.retry_after(), None);
         assert_eq!(status.encode_to_vec(), b"\x08\x03\x12\x05never");
+    }
+
+    #[test]
+    fn absurd_delays_are_bounded() {
+        let after = |seconds: i64, nanos: i32| {
+            let delay = RetryInfo {
+                retry_delay: Some(RetryDelay { seconds, nanos }),
+            };
+            let mut status = RpcStatus::new(RpcCode::Unavailable, "", Some(1));
+            status.details[0].value = delay.encode_to_vec();
+            status.retry_after()
+        };
+        assert_eq!(after(1, 1), Some(2));
+        assert_eq!(after(i64::MAX, 1), Some(u32::MAX));
+        assert_eq!(after(i64::MIN, i32::MIN), Some(0));
     }
 
     #[test]
