@@ -4,9 +4,11 @@ use std::io::Read;
 use std::ops::Range;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use pegel_archive::{ArchiveExportError, ExportSource, ExportedWindow};
 use pegel_metric::Millis;
 use pegel_sample_file::{SampleDigest, SampleFileFormat};
+use serde_json::Value;
 
 use crate::agent_client::{AgentClient, response_error};
 
@@ -15,6 +17,8 @@ const PATH: &str = "/api/v1/export";
 const SAMPLES_HEADER: &str = "pegel-samples";
 /// The largest response that is read; the limits of an agent are lower.
 const BYTES_MAX: u64 = 256 << 20;
+/// How far the times of a node may lie ahead of this machine's clock: ten years.
+const AHEAD_MS: Millis = 3_650 * 86_400_000;
 
 /// The samples of an agent.
 #[derive(Debug)]
@@ -27,23 +31,22 @@ pub(super) struct AgentSource {
 }
 
 impl AgentSource {
-    /// Reads the name of the agent and the times of its samples.
+    /// Reads the times of the agent's samples. `listed` is the name by which its parent knows the
+    /// agent: what a node below a parent answers does not decide whose folder gets its samples.
     pub(super) fn new(
         client: AgentClient,
+        listed: Option<&str>,
         patterns: &[String],
         format: SampleFileFormat,
     ) -> anyhow::Result<AgentSource> {
         let status = client.get("/status", &[])?;
-        let time = |key: &str| status["store"][key].as_i64();
+        let named = listed.or(status["node"].as_str());
         Ok(AgentSource {
             client,
             patterns: patterns.to_vec(),
             format,
-            node: status["node"].as_str().unwrap_or("unknown").to_owned(),
-            range: time("oldest").zip(time("newest")).map(|(oldest, newest)| {
-                // Samples that arrive while the export runs are not part of it.
-                oldest..newest.saturating_add(1)
-            }),
+            node: named.unwrap_or("unknown").to_owned(),
+            range: stored_range(&status, Timestamp::now().as_millisecond()),
         })
     }
 
@@ -87,6 +90,16 @@ impl AgentSource {
     }
 }
 
+/// Returns the times of the samples, from the status of an agent. They are limited: the number of
+/// requests depends on them.
+fn stored_range(status: &Value, now: Millis) -> Option<Range<Millis>> {
+    let time = |key: &str| status["store"][key].as_i64();
+    let limit = now.saturating_add(AHEAD_MS);
+    let (oldest, newest) = (time("oldest")?.max(0), time("newest")?.min(limit));
+    // Samples that arrive while the export runs are not part of it.
+    (oldest <= newest).then(|| oldest..newest + 1)
+}
+
 /// Returns a time as a parameter. The agent reads numbers below 100,000,000,000 as seconds, so
 /// smaller times are written as seconds.
 fn millis_text(time: Millis) -> String {
@@ -112,5 +125,28 @@ impl ExportSource for AgentSource {
                 bytes,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_times_that_a_node_reports_are_limited() {
+        const NOW: Millis = 1_794_960_000_000;
+        let range = |oldest: Value, newest: Value| {
+            let status = json!({"store": {"oldest": oldest, "newest": newest}});
+            stored_range(&status, NOW)
+        };
+        assert_eq!(range(json!(5), json!(NOW)), Some(5..NOW + 1));
+        assert_eq!(range(json!(null), json!(null)), None);
+        assert_eq!(
+            range(json!(i64::MIN), json!(i64::MAX)),
+            Some(0..NOW + AHEAD_MS + 1)
+        );
+        assert_eq!(range(json!(i64::MAX), json!(i64::MAX)), None);
     }
 }
