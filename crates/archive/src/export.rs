@@ -1,9 +1,9 @@
 //! A single export: the samples of a range of time as files, partitioned like the archive.
 //!
 //! A source returns the samples of one window of time as one file within its limits. The windows
-//! are the days in UTC, and the halves of those that are too large, and so on. They therefore depend
-//! on the samples alone: an export that is repeated finds the files that it stored before. `pegel
-//! export` calls it; memory is bounded by one file.
+//! are the days in UTC, and the halves of those that are too large, and so on. They depend on the
+//! samples alone: an export that is repeated finds the files that it stored before. `pegel export`
+//! calls it; memory is bounded by one file.
 
 use std::io;
 use std::ops::Range;
