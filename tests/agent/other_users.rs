@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use crate::PEGEL;
 
 /// All paths of the agent, and one that does not exist.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/",
     "/metrics",
     "/metrics/",
@@ -25,6 +25,7 @@ const PATHS: [&str; 11] = [
     "/api/v1/list",
     "/api/v1/values",
     "/api/v1/range",
+    "/api/v1/export",
     "/api/v1/config",
     "/api/v1/processes",
     "/page/app.js",

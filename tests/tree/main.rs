@@ -3,6 +3,7 @@
 
 mod chaos;
 mod counting;
+mod export;
 mod hostile;
 mod hostile_insider;
 mod hostile_parent;

@@ -154,6 +154,15 @@ struct ArchiveWorker<'a> {
     is_unsaved: bool,
 }
 
+/// The block to archive next.
+struct NextBlock {
+    block: FinishedBlock,
+    /// All blocks that exist.
+    existing: HashSet<BlockIdentity>,
+    /// The number of blocks that are not archived, this one included.
+    pending: u64,
+}
+
 impl<'a> ArchiveWorker<'a> {
     fn new(options: &'a ArchiverOptions, shared: &'a SharedArchive) -> ArchiveWorker<'a> {
         ArchiveWorker {
@@ -180,27 +189,49 @@ impl<'a> ArchiveWorker<'a> {
         }
     }
 
-    /// Archives all finished blocks that are not archived yet.
+    /// Archives all finished blocks that are not archived yet. A block that cannot be read does not
+    /// hold up the others.
     fn run_pass(&mut self) -> Result<(), BlockError> {
+        let mut unreadable = HashSet::new();
+        let mut failure = None;
+        while let Some(next) = self.next_block(&unreadable) {
+            let identity = next.block.identity();
+            match self.archive(&next.block) {
+                Ok(totals) => {
+                    self.options.progress.mark(identity);
+                    self.save(&next.existing);
+                    self.count(&totals, next.pending - 1);
+                }
+                Err(error @ (BlockError::Read(_) | BlockError::Write(_))) => {
+                    unreadable.insert(identity);
+                    failure = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the oldest block that is not archived, except for `unreadable` ones. The list of
+    /// blocks is read again for each: storing one may take long, and a block that retention drops
+    /// meanwhile must not be kept on the disk.
+    fn next_block(&mut self, unreadable: &HashSet<BlockIdentity>) -> Option<NextBlock> {
         let blocks = self.options.store.finished_blocks();
         let existing: HashSet<BlockIdentity> = blocks.iter().map(FinishedBlock::identity).collect();
-        let progress = &self.options.progress;
-        let pending: Vec<&FinishedBlock> = blocks
-            .iter()
-            .filter(|block| !progress.contains(block.identity()))
-            .collect();
-        self.shared.counts.lock().pending_blocks = pending.len() as u64;
         if self.is_unsaved {
             self.save(&existing);
         }
-        for (done, block) in (1..).zip(&pending) {
-            let totals = self.archive(block)?;
-            self.options.progress.mark(block.identity());
-            self.is_unsaved = true;
-            self.save(&existing);
-            self.count(&totals, pending.len() as u64 - done);
-        }
-        Ok(())
+        let progress = &self.options.progress;
+        let is_pending = |block: &&FinishedBlock| !progress.contains(block.identity());
+        let pending = blocks.iter().filter(is_pending).count() as u64;
+        self.shared.counts.lock().pending_blocks = pending;
+        let mut pending_blocks = blocks.iter().filter(is_pending);
+        let block = pending_blocks.find(|block| !unreadable.contains(&block.identity()))?;
+        Some(NextBlock {
+            block: block.clone(),
+            existing,
+            pending,
+        })
     }
 
     fn archive(&mut self, block: &FinishedBlock) -> Result<BlockTotals, BlockError> {
@@ -229,6 +260,7 @@ impl<'a> ArchiveWorker<'a> {
     /// Saves the state. A failure is harmless: without the state, existing files are recognised by
     /// their names.
     fn save(&mut self, existing: &HashSet<BlockIdentity>) {
+        self.is_unsaved = true;
         let archived = self.options.progress.retain(existing);
         let place = self.options.place.to_string();
         match save_progress(&self.options.dir, &place, archived) {
@@ -276,3 +308,6 @@ impl<'a> ArchiveWorker<'a> {
         wait
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! A single export: the samples of a range of time as files, partitioned like the archive.
 //!
-//! A source returns the samples of one window of time as one file within its limits. Windows never
-//! cross midnight. A window that is too large is halved, and the next one after a success is twice
-//! as long. `pegel export` calls it; memory is bounded by one file.
+//! A source returns the samples of one window of time as one file within its limits. The windows
+//! are the days in UTC, and the halves of those that are too large, and so on. They depend on the
+//! samples alone: an export that is repeated finds the files that it stored before. `pegel export`
+//! calls it; memory is bounded by one file.
 
 use std::io;
 use std::ops::Range;
@@ -18,10 +19,8 @@ use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
 
 use crate::layout::{Day, export_file};
 
-/// The longest window.
-const WINDOW_MAX: Millis = 86_400_000;
-/// The first window; the length of the next ones depends on its size.
-const WINDOW_FIRST: Millis = 3_600_000;
+/// The most bytes of a file of [`StoreExport`], as of a response of an agent.
+const STORE_FILE_BYTES_MAX: usize = 32 << 20;
 /// The attempts to store one file.
 const ATTEMPTS: u32 = 5;
 
@@ -118,34 +117,41 @@ impl ExportRun {
         source: &mut dyn ExportSource,
         progress: &mut dyn FnMut(&ExportTotals, Millis),
     ) -> Result<(), ArchiveExportError> {
-        let (mut start, mut length) = (range.start, WINDOW_FIRST);
-        while start < range.end {
-            let midnight = Day::of(start).window().end;
-            let end = start.saturating_add(length).min(midnight).min(range.end);
-            match source.export(start..end)? {
-                ExportedWindow::TooLarge if end - start <= 1 => {
-                    return Err(ArchiveExportError::TooDense);
-                }
-                ExportedWindow::TooLarge => {
-                    length = (end - start) / 2;
+        let mut day = Day::of(range.start);
+        while day.window().start < range.end {
+            // What is left of the day, the earliest part last.
+            let mut parts = vec![day.window()];
+            while let Some(part) = parts.pop() {
+                let window = part.start.max(range.start)..part.end.min(range.end);
+                if window.is_empty() {
                     continue;
                 }
-                ExportedWindow::Empty => {}
-                ExportedWindow::File {
-                    bytes,
-                    samples,
-                    digest,
-                } => {
-                    let day = Day::of(start);
-                    let name = export_file(day, node, start, digest, self.format);
-                    self.store(&name, &bytes)?;
-                    self.totals.samples += samples;
-                    self.totals.bytes += bytes.len() as u64;
+                let end = window.end;
+                match source.export(window)? {
+                    ExportedWindow::TooLarge if part.end - part.start <= 1 => {
+                        return Err(ArchiveExportError::TooDense);
+                    }
+                    ExportedWindow::TooLarge => {
+                        let middle = part.start + (part.end - part.start) / 2;
+                        parts.push(middle..part.end);
+                        parts.push(part.start..middle);
+                        continue;
+                    }
+                    ExportedWindow::Empty => {}
+                    ExportedWindow::File {
+                        bytes,
+                        samples,
+                        digest,
+                    } => {
+                        let name = export_file(day, node, part.start, digest, self.format);
+                        self.store(&name, &bytes)?;
+                        self.totals.samples += samples;
+                        self.totals.bytes += bytes.len() as u64;
+                    }
                 }
+                progress(&self.totals, end);
             }
-            start = end;
-            length = length.saturating_mul(2).min(WINDOW_MAX);
-            progress(&self.totals, start);
+            day = day.next();
         }
         Ok(())
     }
@@ -213,7 +219,7 @@ impl ExportSource for StoreExport {
     fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ArchiveExportError> {
         let end = window.end - 1;
         let query = RangeQuery::new(self.selector.clone(), window.start, end, None);
-        let mut writer = SampleWriter::new(self.format, &self.node)?;
+        let mut writer = SampleWriter::with_limit(self.format, &self.node, STORE_FILE_BYTES_MAX)?;
         let mut added = Ok(());
         let read = self.store.query_range(&query, &mut |series, points| {
             if added.is_ok() {
@@ -226,7 +232,13 @@ impl ExportSource for StoreExport {
             }
             read => read?,
         }
-        added?;
+        match added {
+            Err(SampleFileError::TooLarge(_)) => return Ok(ExportedWindow::TooLarge),
+            added => added?,
+        }
         Ok(writer.finish()?.into())
     }
 }
+
+#[cfg(test)]
+mod tests;

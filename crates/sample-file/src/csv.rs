@@ -25,11 +25,15 @@ impl CsvWriter {
         self.text.len()
     }
 
-    pub(crate) fn add(&mut self, series: &Series, points: &[(Millis, f64)]) {
+    /// Adds rows; ends with the first one that exceeds `bytes_max`.
+    pub(crate) fn add(&mut self, series: &Series, points: &[(Millis, f64)], bytes_max: usize) {
         let (name, labels) = (quoted(series.name()), quoted(&labels_json(series)));
         let family = series.family();
         let (kind, input) = (family.kind.as_str(), family.input.as_str());
         for (time, value) in points {
+            if self.text.len() > bytes_max {
+                return;
+            }
             // Writing to a String does not fail.
             let _ = writeln!(
                 self.text,

@@ -32,10 +32,15 @@ impl SampleFileFormat {
     }
 }
 
-/// An error of the Parquet library. Writing to memory does not fail otherwise.
+/// The reason why a file cannot be built.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write a Parquet file: {0}")]
-pub struct SampleFileError(#[from] parquet::errors::ParquetError);
+pub enum SampleFileError {
+    /// An error of the Parquet library. Writing to memory does not fail otherwise.
+    #[error("cannot write a Parquet file: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    #[error("the file exceeds {0} bytes")]
+    TooLarge(usize),
+}
 
 /// A complete file.
 #[derive(Debug)]
@@ -51,6 +56,7 @@ pub struct FinishedFile {
 #[derive(Debug)]
 pub struct SampleWriter {
     format: FormatWriter,
+    bytes_max: usize,
     digest: DigestBuilder,
     samples: u64,
     span: Option<(Millis, Millis)>,
@@ -65,7 +71,18 @@ enum FormatWriter {
 impl SampleWriter {
     /// Begins a file with the samples of a node. The metadata of a Parquet file contain its name.
     pub fn new(format: SampleFileFormat, node: &str) -> Result<SampleWriter, SampleFileError> {
+        SampleWriter::with_limit(format, node, usize::MAX)
+    }
+
+    /// Begins a file that fails with [`SampleFileError::TooLarge`] when it exceeds a size. CSV
+    /// repeats the labels in every row: a few samples with long labels can need much memory.
+    pub fn with_limit(
+        format: SampleFileFormat,
+        node: &str,
+        bytes_max: usize,
+    ) -> Result<SampleWriter, SampleFileError> {
         Ok(SampleWriter {
+            bytes_max,
             format: match format {
                 SampleFileFormat::Parquet => {
                     FormatWriter::Parquet(Box::new(ParquetWriter::new(node)?))
@@ -110,9 +127,12 @@ impl SampleWriter {
         self.digest.add(series, points);
         match &mut self.format {
             FormatWriter::Parquet(writer) => writer.add(series, points)?,
-            FormatWriter::Csv(writer) => writer.add(series, points),
+            FormatWriter::Csv(writer) => writer.add(series, points, self.bytes_max),
         }
-        Ok(())
+        match self.bytes() > self.bytes_max {
+            true => Err(SampleFileError::TooLarge(self.bytes_max)),
+            false => Ok(()),
+        }
     }
 
     pub fn finish(self) -> Result<FinishedFile, SampleFileError> {

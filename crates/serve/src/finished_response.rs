@@ -56,6 +56,11 @@ impl ResponseBuffer {
         }
     }
 
+    /// Returns the size of the largest response.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.0.bytes_max()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.as_slice().is_empty()
     }

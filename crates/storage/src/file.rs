@@ -115,9 +115,15 @@ pub(super) fn replace_file(dir: &Path, name: &str, mode: u32, bytes: &[u8]) -> i
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, dir.join(name))
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, dir.join(name)));
+    if written.is_err() {
+        // What is left would take space on a disk that is full.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
 }
 
 impl RecordStorage for FileStorage {

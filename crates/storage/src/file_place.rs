@@ -4,7 +4,7 @@
 //! with the request, directories a temporary file and a rename. If a request succeeded but its
 //! answer was lost, the repeated request finds the file.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -48,7 +48,7 @@ impl FilePlace {
             OpenFolder::Objects(client) => client.put_new(name, bytes)?,
             OpenFolder::Directory(dir) => {
                 let path = dir.join(name);
-                create_file(&path, bytes).map_err(|error| file_problem(&path, &error))?
+                create_file(dir, &path, bytes).map_err(|error| file_problem(&path, &error))?
             }
         };
         Ok(match is_new {
@@ -58,27 +58,54 @@ impl FilePlace {
     }
 }
 
-/// Writes a file and the directories above it. Returns false if it exists.
-fn create_file(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+/// Writes a file and the folders between it and `root`. Returns false if it exists.
+fn create_file(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let name = path.file_name().and_then(|name| name.to_str());
     let (Some(dir), Some(name)) = (path.parent(), name) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
-    if path.try_exists()? {
-        return Ok(false);
+    create_folders(root, dir)?;
+    let is_new = !path.try_exists()?;
+    if is_new {
+        replace_file(dir, name, FILE_MODE, bytes)?;
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIR_MODE)
-        .create(dir)?;
-    replace_file(dir, name, FILE_MODE, bytes)?;
-    // Makes the name durable before the caller records that the file is stored.
+    // Makes the name durable before the caller records that the file is stored, also that of a file
+    // whose writer was killed before it did.
     File::open(dir)?.sync_all()?;
-    Ok(true)
+    Ok(is_new)
+}
+
+/// Creates `root` and the folders from there to `dir`. Refuses symbolic links below the root: in a
+/// shared directory, another user could lead files elsewhere. The root itself may be one.
+fn create_folders(root: &Path, dir: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.mode(DIR_MODE).recursive(true).create(root)?;
+    let mut folders: Vec<&Path> = dir.ancestors().take_while(|dir| *dir != root).collect();
+    folders.reverse();
+    builder.recursive(false);
+    for folder in folders {
+        match builder.create(folder) {
+            Ok(()) => {
+                // A directory that can be written may not be readable.
+                if let Ok(parent) = File::open(folder.parent().unwrap_or(root)) {
+                    parent.sync_all()?;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        if fs::symlink_metadata(folder)?.is_symlink() {
+            let text = format!("{} is a symbolic link", folder.display());
+            return Err(io::Error::other(text));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -98,6 +125,40 @@ mod tests {
             .count();
         assert_eq!(count, 1, "no temporary file remains");
         std::fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn links_below_the_place_are_refused_and_the_place_may_be_one() {
+        let home = std::env::temp_dir().join(format!("pegel-file-place-l-{}", std::process::id()));
+        let (target, elsewhere, link) = (home.join("a"), home.join("b"), home.join("link"));
+        for dir in [&target, &elsewhere] {
+            fs::create_dir_all(dir).expect("made");
+        }
+        symlink(&target, &link).expect("a link");
+        symlink(&elsewhere, target.join("d=1")).expect("a link");
+        let none = StorageCredentials::default();
+        let place = RecordPlace::Directory(link);
+        let mut place =
+            FilePlace::open(&place, &none, &StorageEndpoints::default()).expect("a directory");
+        let problem = place.create("d=1/n=2/file", b"x").expect_err("a link");
+        assert!(problem.text.contains("d=1 is a symbolic link"), "{problem}");
+        let count = fs::read_dir(&elsewhere).expect("listed").count();
+        assert_eq!(count, 0, "nothing is written through the link");
+        let created = place.create("d=2/n=2/file", b"x").expect("stored");
+        assert_eq!(created, CreateOutcome::Created);
+        assert!(target.join("d=2/n=2/file").is_file());
+        fs::remove_dir_all(&home).expect("removed");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_completed_leaves_nothing() {
+        let dir = std::env::temp_dir().join(format!("pegel-file-place-t-{}", std::process::id()));
+        // A directory that is not empty has the name.
+        fs::create_dir_all(dir.join("file/x")).expect("made");
+        replace_file(&dir, "file", FILE_MODE, b"x").expect_err("a directory");
+        let count = fs::read_dir(&dir).expect("listed").count();
+        assert_eq!(count, 1, "no temporary file remains");
+        fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]

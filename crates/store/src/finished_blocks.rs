@@ -99,7 +99,7 @@ pub(crate) fn visit_finished(
             ..skipped
         });
     };
-    let repeated = find_repeated(shared, finished, &mut reader)?;
+    let repeated = find_repeated(shared, finished, &window, &mut reader)?;
     let hidden = shared.hidden_ranges.ranges();
     let index = reader.reader.index.clone();
     for (number, series) in (0u32..).zip(&index.series) {
@@ -136,15 +136,19 @@ pub(crate) fn count_samples(shared: &StoreContext, block: &Arc<Block>) -> u64 {
 /// For each series with repeated samples, whether each of its samples is one.
 type RepeatedSamples = HashMap<u32, Vec<bool>>;
 
-/// Compares a block with earlier ones. A sample is compared with that of the last earlier block
-/// that has one at the same time.
+/// Compares the samples of a block in a range of time with those of earlier blocks. A sample is
+/// compared with that of the last earlier block that has one at the same time.
 fn find_repeated(
     shared: &StoreContext,
     finished: &FinishedBlock,
+    window: &Range<Millis>,
     reader: &mut PointReader,
 ) -> Result<RepeatedSamples, QueryError> {
     let mut repeated = RepeatedSamples::new();
-    for block in &finished.earlier {
+    let last = window.end.saturating_sub(1);
+    let overlapping =
+        { finished.earlier.iter() }.filter(|block| block.overlaps(window.start, last));
+    for block in overlapping {
         let Some(mut earlier) = PointReader::open(shared, block)? else {
             continue;
         };

@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use pegel_testkit::{TempDir, eventually_within};
+use pegel_testkit::{SmallDisk, TempDir, eventually_within};
 
 use super::{
     BOUND, answered_rows, archiving_agent, assert_rows, count, files_below, hours_ago, points,
     read_archive, rows_of, send,
 };
+use crate::PEGEL;
 
 #[test]
 fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
@@ -116,8 +117,44 @@ fn a_place_that_fails_is_reported_and_gets_everything_later() {
 }
 
 #[test]
+fn a_full_disk_keeps_no_part_of_a_file_and_gets_everything_later() {
+    let Some(disk) = SmallDisk::mount("1m") else {
+        return;
+    };
+    disk.fill();
+    let (home, place) = (TempDir::new(), disk.path.join("archive"));
+    let config = format!(
+        "node: n1\nkeep: {{memory: 1s, disk: 20d}}\narchive: {{to: \"file://{}\"}}\n",
+        place.display()
+    );
+    let agent = { PEGEL.agent().dir(home.join("store")) }
+        .config(&config)
+        .start();
+    let batch = points((0..10).map(|n| hours_ago(5) + n));
+    assert!(send(&agent, &batch));
+    eventually_within(BOUND, "the full disk is reported", || {
+        let error = agent.status()["archive"]["last_error"].clone();
+        let is_full = { error.as_str() }.is_some_and(|text| text.contains("No space left"));
+        is_full.then_some(()).ok_or(error)
+    });
+    eventually_within(BOUND, "no part of a file is left", || {
+        let files = files_below(&place);
+        files.is_empty().then_some(()).ok_or(files)
+    });
+    disk.free_space();
+    eventually_within(BOUND, "the points are archived", || {
+        let samples = count(&agent, "samples");
+        (samples == batch.len() as u64).then_some(()).ok_or(samples)
+    });
+    agent.stop();
+    if let Some(rows) = read_archive(&place) {
+        assert_rows(&rows, &rows_of(&batch));
+    }
+}
+
+#[test]
 fn without_an_archive_there_is_neither_a_thread_nor_a_metric() {
-    let agent = crate::PEGEL.agent().start();
+    let agent = PEGEL.agent().start();
     let status = agent.status();
     assert!(status.get("archive").is_none());
     assert!(

@@ -1,4 +1,5 @@
-//! The archive in object stores: moto for S3, azurite for Azure. pyarrow's own clients read it.
+//! The archive in object stores: moto for S3, azurite for Azure, gcp-storage-emulator for Google.
+//! pyarrow's own clients read S3 and Azure.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,11 +13,38 @@ use crate::PEGEL;
 /// Planted: it must not appear in any output.
 const AZURE_KEY: &str = "UExBTlRFRC1BWlVSRS1LRVktMDEyMzQ1Njc4OQ==";
 
+/// Prints its port, which the emulator's own command line does not do. It has the bucket already.
+const GOOGLE_EMULATOR: &str = "
+from gcp_storage_emulator.server import create_server
+server = create_server('127.0.0.1', 0, in_memory=True, default_bucket='samples')
+server.start()
+print('at http://127.0.0.1:%d' % server._api._httpd.server_address[1], flush=True)
+";
+
 /// Makes the bucket or container, or copies its content to a directory.
 const CLIENT: &str = r#"
-import sys
+import json, os, sys, urllib.parse, urllib.request
 from pyarrow import fs
 kind, url, action = sys.argv[1:4]
+
+def copy_google(objects, dir):
+    page = ""
+    while page is not None:
+        with urllib.request.urlopen(f"{objects}?prefix=sub%2F{page}") as answer:
+            listed = json.load(answer)
+        for name in [item["name"] for item in listed.get("items", [])]:
+            path = os.path.join(dir, name.removeprefix("sub/"))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            source = f"{objects}/{urllib.parse.quote(name, safe='')}?alt=media"
+            with urllib.request.urlopen(source) as content, open(path, "wb") as file:
+                file.write(content.read())
+        token = listed.get("nextPageToken")
+        page = token and "&pageToken=" + urllib.parse.quote(token, safe="")
+
+if kind == "gs":
+    if action == "copy":
+        copy_google(url + "/storage/v1/b/samples/o", sys.argv[4])
+    sys.exit()
 authority = url.split("://")[1].rstrip("/")
 if kind == "s3":
     store = fs.S3FileSystem(access_key="id", secret_key="PLANTED-SECRET", region="us-east-1",
@@ -55,7 +83,7 @@ fn server_url(process: &mut ChildProcess, mark: &str) -> String {
     })
 }
 
-/// Archives points to a place at the server, exports them too, and reads both back.
+/// Archives points to a place at a server, exports them too, and reads both back.
 fn check(python: &Path, kind: &str, place: &str, url: &str, environment: &[(&str, &str)]) {
     let home = TempDir::new();
     client(python, kind, url, "create", home.path());
@@ -158,4 +186,23 @@ fn an_archive_in_azure_is_complete() {
         &url,
         &environment,
     );
+}
+
+#[test]
+fn an_archive_in_google_storage_is_complete() {
+    let Some(python) = need_peer("analysis/bin/python3") else {
+        return;
+    };
+    let Some(program) = need_peer("gcp-storage-emulator/bin/python3") else {
+        return;
+    };
+    let home = TempDir::new();
+    let mut command = Command::new(program);
+    command
+        .args(["-c", GOOGLE_EMULATOR])
+        .current_dir(home.path());
+    let mut server = ChildProcess::start(&mut command);
+    let url = server_url(&mut server, "at ");
+    // An emulator needs no credentials.
+    check(&python, "gs", "gs://samples", &url, &[]);
 }

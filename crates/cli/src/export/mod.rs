@@ -26,7 +26,8 @@ use agent_source::AgentSource;
 ///
 /// Reads the agent, or with --store a directory of samples without one. A parent exports every node
 /// below it. Files appear when they are complete and never replace others: an export that is
-/// repeated stores only what is missing. Exits with 4 if no sample is selected.
+/// repeated with the same --start and --end stores only what is missing. Exits with 4 if no sample
+/// is selected, and with 1 if a node could not be exported; the others are.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
     /// Where to store the files: DIR, file:///DIR, s3://BUCKET[/PREFIX],
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<()> {
         run: ExportRun::new(opened, args.format.of_files()),
         times,
         began: Instant::now(),
+        failures: Vec::new(),
     };
     match &args.store {
         Some(dir) => stored_nodes::export(dir, selector(&args.patterns)?, &mut export)?,
@@ -103,22 +105,26 @@ fn export_agent(args: &ExportArgs, export: &mut NodeExport) -> anyhow::Result<()
         Some(_) => None,
         None => Some(list_nodes(&client)?).filter(|listing| !listing.is_single()),
     };
-    let clients = match &listing {
-        None => vec![client],
-        Some(listing) => {
-            let up = listing.nodes.iter().filter(|node| node.state == "up");
-            let own = std::iter::once(client.of_agent());
-            own.chain(
-                up.filter(|node| node.node != listing.own)
-                    .map(|node| client.of_agent().through_node(&node.node)),
-            )
-            .collect()
-        }
+    let format = args.format.of_files();
+    let Some(listing) = listing else {
+        let listed = args.node.node.as_deref();
+        let mut source = AgentSource::new(client, listed, &args.patterns, format)?;
+        return export.export_agent(&mut source);
     };
-    for client in clients {
-        let mut source = AgentSource::new(client, &args.patterns, args.format.of_files())?;
-        let (node, range) = (source.node().to_owned(), source.range());
-        export.export(&node, range, &mut source)?;
+    for node in &listing.nodes {
+        let name = node.node.as_str();
+        if node.state != "up" && name != listing.own {
+            export.fail(name, &node.state);
+            continue;
+        }
+        let client = match name == listing.own {
+            true => client.of_agent(),
+            false => client.of_agent().through_node(name),
+        };
+        match AgentSource::new(client, Some(name), &args.patterns, format) {
+            Ok(mut source) => export.export_agent(&mut source)?,
+            Err(error) => export.fail(name, &format!("{error:#}")),
+        }
     }
     Ok(())
 }
@@ -161,7 +167,9 @@ impl ExportTimes {
                 return Ok(Some(time.as_millisecond()));
             }
             let time = parse_time_option(option, text, now);
-            time.map(Some).map_err(CommandError::usage)
+            time.map(Some).map_err(|problem| {
+                CommandError::usage(format!("{problem}, or RFC 3339 (2026-11-18T12:00:00Z)"))
+            })
         };
         let times = ExportTimes {
             start: time("--start", &args.start)?,
@@ -181,10 +189,26 @@ struct NodeExport {
     run: ExportRun,
     times: ExportTimes,
     began: Instant,
+    /// The nodes that are not exported, or not completely, with the reasons.
+    failures: Vec<String>,
 }
 
 impl NodeExport {
-    /// Exports one node, whose samples are in `range`.
+    /// Records that a node is not exported completely. The others are: what is missing can be
+    /// exported later.
+    fn fail(&mut self, node: &str, reason: &str) {
+        let text = format!("{node}: {reason}");
+        self.failures
+            .push(pegel_metric::escape_unprintable(&text).into_owned());
+    }
+
+    /// Exports an agent.
+    fn export_agent(&mut self, source: &mut AgentSource) -> anyhow::Result<()> {
+        let (node, range) = (source.node().to_owned(), source.range());
+        self.export(&node, range, source)
+    }
+
+    /// Exports one node, whose samples are in `range`. Fails if the place cannot be used.
     fn export(
         &mut self,
         node: &str,
@@ -206,20 +230,29 @@ impl NodeExport {
         if shows_progress {
             output::progress("");
         }
-        exported.map_err(|error| match error {
-            ArchiveExportError::Read(error) => anyhow::anyhow!("{node}: {error}"),
-            error => anyhow::anyhow!("{node}: {error}"),
-        })
+        match exported {
+            Ok(()) => {}
+            Err(ArchiveExportError::Storage(problem)) => anyhow::bail!("{}", problem.text),
+            Err(ArchiveExportError::Read(error)) => self.fail(node, &error.to_string()),
+            Err(error) => self.fail(node, &error.to_string()),
+        }
+        Ok(())
     }
 
     fn finish(&self, place: &RecordPlace) -> anyhow::Result<()> {
         let totals = &self.run.totals;
-        if totals.samples == 0 {
-            return Err(CommandError::nothing_matched("no sample is selected"));
+        if totals.samples > 0 {
+            let seconds = self.began.elapsed().as_secs_f64();
+            let text = format!("{place}: {} in {seconds:.1} s\n", totals_text(totals));
+            output::write(None, &text)?;
         }
-        let seconds = self.began.elapsed().as_secs_f64();
-        let text = format!("{place}: {} in {seconds:.1} s\n", totals_text(totals));
-        output::write(None, &text)
+        if !self.failures.is_empty() {
+            anyhow::bail!("not exported: {}", self.failures.join("; "));
+        }
+        match totals.samples {
+            0 => Err(CommandError::nothing_matched("no sample is selected")),
+            _ => Ok(()),
+        }
     }
 }
 

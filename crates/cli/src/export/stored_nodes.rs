@@ -38,7 +38,8 @@ pub(super) fn export(
     }
     for node in &found.nodes {
         let store = found.dir.join(node);
-        check_unused(&store)?;
+        // Until the copy is complete, no agent can start there.
+        let _unused = lock_unused(&store)?;
         let copy = TemporaryCopy(temporary_dir(node));
         copy_dir(&store, &copy.0, DEPTH_MAX)
             .with_context(|| format!("cannot copy {}", store.display()))?;
@@ -51,17 +52,18 @@ pub(super) fn export(
     Ok(())
 }
 
-/// Fails if an agent uses the store: a copy of it would be incomplete.
-fn check_unused(store: &Path) -> anyhow::Result<()> {
+/// Locks a store against agents; `None` if it has no lock. Fails if an agent uses the store: a copy
+/// of it would be incomplete.
+fn lock_unused(store: &Path) -> anyhow::Result<Option<fs::File>> {
     let Ok(file) = fs::File::open(store.join("lock")) else {
-        return Ok(());
+        return Ok(None);
     };
     match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared) {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(CommandError::usage(format!(
             "{}: in use by an agent; export from the agent, without --store",
             store.display()
         ))),
-        _ => Ok(()),
+        _ => Ok(Some(file)),
     }
 }
 

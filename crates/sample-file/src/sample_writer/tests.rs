@@ -144,6 +144,25 @@ fn csv_quotes_texts_and_keeps_values() {
 }
 
 #[test]
+fn a_file_beyond_its_limit_ends_at_once() {
+    let bytes_max = 1 << 20;
+    // 40 MB as CSV, a few kilobytes as Parquet.
+    let long = "x".repeat(4000);
+    let many: Vec<(Millis, f64)> = (0..10_000).map(|n| (n, 1.0)).collect();
+    let series = series("a", &[("k", &long)]);
+    let mut writer =
+        SampleWriter::with_limit(SampleFileFormat::Csv, "n", bytes_max).expect("a writer");
+    let error = writer.add(&series, &many).expect_err("too large");
+    assert_eq!(error.to_string(), "the file exceeds 1048576 bytes");
+    let row = 2 * long.len();
+    assert!(writer.bytes() <= bytes_max + row, "{}", writer.bytes());
+    let mut writer =
+        SampleWriter::with_limit(SampleFileFormat::Parquet, "n", bytes_max).expect("a writer");
+    writer.add(&series, &many).expect("small");
+    assert_eq!(writer.finish().expect("finished").samples, 10_000);
+}
+
+#[test]
 fn a_file_that_is_large_enough_is_full() {
     let mut writer = SampleWriter::new(SampleFileFormat::Parquet, "n").expect("a writer");
     let many: Vec<(Millis, f64)> = (0..1_000_000).map(|n| (n, 1.0)).collect();

@@ -3,7 +3,7 @@
 use axum::extract::Extension;
 use axum::http::{HeaderName, Uri};
 use axum::response::IntoResponse;
-use pegel_sample_file::{SampleFileFormat, SampleWriter};
+use pegel_sample_file::{SampleFileError, SampleFileFormat, SampleWriter};
 use pegel_store::{RangeQuery, Store};
 use tokio::sync::oneshot;
 
@@ -67,11 +67,15 @@ fn write_file(
     store: &Store,
     query: &RangeQuery,
 ) -> Result<u64, ApiError> {
-    let failed = |error: pegel_sample_file::SampleFileError| {
-        tracing::error!(%error, "export failed");
-        ApiError::internal()
+    let bytes_max = buffer.bytes_max();
+    let failed = |error: SampleFileError| match error {
+        SampleFileError::TooLarge(_) => ApiError::response_too_large(bytes_max),
+        SampleFileError::Parquet(error) => {
+            tracing::error!(%error, "export failed");
+            ApiError::internal()
+        }
     };
-    let mut writer = SampleWriter::new(format, node).map_err(failed)?;
+    let mut writer = SampleWriter::with_limit(format, node, bytes_max).map_err(failed)?;
     let mut added = Ok(());
     store.query_range(query, &mut |series, points| {
         // The store's scan cannot be stopped; after the first error the rest is skipped.
@@ -80,7 +84,9 @@ fn write_file(
         }
     })?;
     added.map_err(failed)?;
-    let file = writer.finish().map_err(failed)?;
+    let mut file = writer.finish().map_err(failed)?;
+    // The memory of the buffer counts, not only its content.
+    file.bytes.shrink_to_fit();
     buffer.adopt(file.bytes)?;
     Ok(file.samples)
 }

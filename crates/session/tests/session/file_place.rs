@@ -1,10 +1,11 @@
-//! Whole files, stored once: moto, azurite and a proxy that drops requests and responses.
+//! Whole files, stored once: moto, azurite, gcp-storage-emulator, and a proxy that drops requests
+//! and responses.
 
 use pegel_session::storage::{CreateOutcome, FilePlace, StorageProblemKind};
 
 use crate::loopback_server::LoopbackServer;
 use crate::stored_record::TestPlace;
-use crate::{azure_storage, s3_storage};
+use crate::{azure_storage, google_storage, s3_storage};
 
 /// The name of a part, so that the file can be read back as one.
 const NAME: &str = "date=2026-11-18/node=a b/record-00000.pgl";
@@ -52,5 +53,12 @@ fn files_are_stored_once_in_s3() {
 fn files_are_stored_once_in_azure() {
     if let Some((server, place)) = azure_storage::azurite() {
         check(&place, &server.url);
+    }
+}
+
+#[test]
+fn files_are_stored_once_in_google_storage() {
+    if let Some((_server, conditional, place)) = google_storage::google(None) {
+        check(&place, &conditional.url);
     }
 }

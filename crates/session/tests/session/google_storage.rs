@@ -57,7 +57,9 @@ fn exists(upload: &ReceivedRequest, url: &str) -> Option<bool> {
 }
 
 /// Returns a place in a new emulator, behind the proxy.
-fn google(token: Option<&'static str>) -> Option<(PeerServer, LoopbackServer, TestPlace)> {
+pub(crate) fn google(
+    token: Option<&'static str>,
+) -> Option<(PeerServer, LoopbackServer, TestPlace)> {
     let server = PeerServer::google_emulator()?;
     let proxy = conditional_proxy(&server.url, token);
     let credentials = StorageCredentials::default();
