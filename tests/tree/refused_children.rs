@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use pegel_testkit::{
     ChildProcess, NetworkLink, NetworkNamespace, TempDir, eventually, eventually_within, need,
+    resident_bytes,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::PEGEL;
-use crate::hostile::resident;
 use crate::tree_agent::{TreeAgent, loopback_address};
 
 /// A directory that `pegel tree init` wrote.
@@ -329,7 +329,7 @@ fn peers_without_credentials_cost_no_memory() {
     head.reduces("hits_total:sum", 7.0);
     // Buffers of the first seconds of an agent are not caused by its peers.
     std::thread::sleep(Duration::from_secs(5));
-    let before = resident(head.agent().pid());
+    let before = resident_bytes(head.agent().pid());
     let connect = |number: usize| {
         let mut stream = TcpStream::connect(address).expect("connected");
         match number % 3 {
@@ -343,7 +343,7 @@ fn peers_without_credentials_cost_no_memory() {
     let peers: Vec<TcpStream> = (0..PEERS).map(connect).collect();
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(200));
-        let grown = resident(head.agent().pid()).saturating_sub(before);
+        let grown = resident_bytes(head.agent().pid()).saturating_sub(before);
         // The connections of an unoptimised agent, at most 128 at a time, and its own growth.
         assert!(grown < 20_000_000, "{} KB more", grown >> 10);
     }
