@@ -281,8 +281,10 @@ impl AgentStatus {
 
     /// Reads the certificates and the token of the tree again.
     pub(crate) fn reload_tree_credentials(&self) {
-        if let Some(tree) = self.tree.lock().as_ref() {
-            tree.reload_credentials();
+        // Without the lock, which the sampler takes: the files may be on a disk that hangs.
+        let reload = self.tree.lock().as_ref().map(RunningTree::reload);
+        if let Some(reload) = reload {
+            reload.reload_now();
         }
     }
 
@@ -381,8 +383,9 @@ impl StatusSource for AgentStatus {
     }
 
     fn rule_groups(&self) -> Value {
-        self.with_rules(RuleEngine::groups_json)
-            .unwrap_or_else(|| json!([]))
+        // The JSON is built without the lock, which the sampler takes.
+        let groups = self.with_rules(RuleEngine::groups).unwrap_or_default();
+        groups.iter().map(|group| group.to_json()).collect()
     }
 
     fn remote_metrics(&self) -> Vec<RemoteMetric> {

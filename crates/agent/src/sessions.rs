@@ -5,13 +5,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use pegel_collect::{ExtraSamples, SelfMetrics};
-use pegel_config::UserInfo;
 use pegel_ingest::Ingest;
 use pegel_metric::{Family, MetricKind};
 use pegel_serve::{SessionCall, SessionCalls, SessionClient, SessionRefusal, StatusSource};
-use pegel_session::{
-    SessionCaller, SessionContext, SessionError, SessionHost, SessionManager, SessionState,
-};
+use pegel_session::{SessionCaller, SessionContext, SessionError, SessionHost, SessionManager};
 use pegel_store::Store;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -239,31 +236,21 @@ impl SelfMetrics for SessionMetrics {
         let [recording, waiting, dropped, lag, of_task @ ..] = self.families.as_slice() else {
             return;
         };
-        let all_users = SessionCaller {
-            uid: 0,
-            is_owner: true,
-        };
-        for status in manager.statuses(all_users) {
-            // An ended session would have the same labels as the next one in its slot.
-            if status.state != SessionState::Recording {
-                continue;
-            }
-            let user = UserInfo::lookup(status.uid).short_name();
-            let labels = [("slot", status.slot.as_str()), ("user", user.as_str())];
+        // An ended session would have the same labels as the next one in its slot.
+        for session in manager.recordings() {
+            let labels = [("slot", &*session.slot), ("user", &*session.user)];
             put(recording, &labels, 1.0);
-            if let Some(upload) = &status.upload {
+            if let Some(upload) = &session.upload {
                 put(waiting, &labels, upload.waiting_bytes as f64);
                 put(dropped, &labels, upload.dropped_blocks as f64);
             }
-            if let Some(until) = status.recorded_until {
+            if let Some(until) = session.recorded_until {
                 let age = manager.now().saturating_sub(until);
                 put(lag, &labels, age as f64 / 1000.0);
             }
-        }
-        for slot in manager.usages() {
-            let user = UserInfo::lookup(slot.uid).short_name();
-            let labels = [("slot", slot.slot.as_str()), ("user", user.as_str())];
-            let peaks = &slot.peaks;
+            let Some(peaks) = &session.peaks else {
+                continue;
+            };
             let values = [
                 peaks.cpu_seconds,
                 peaks.memory_bytes.map(|bytes| bytes as f64),

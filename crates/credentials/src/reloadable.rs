@@ -19,13 +19,10 @@ pub struct Reloadable<T, E> {
     files: Vec<PathBuf>,
     load: LoadFn<T, E>,
     current: RwLock<Arc<T>>,
-    last_check: Mutex<LastCheck>,
-}
-
-/// The state of the files at the last check.
-struct LastCheck {
-    stamps: Vec<FileStamp>,
-    error: Option<String>,
+    /// The state of the files at the last check. Locked while they are read.
+    stamps: Mutex<Vec<FileStamp>>,
+    /// Why the last reading failed. Never locked while files are read: requests lock it.
+    error: Mutex<Option<String>>,
 }
 
 /// Changes whenever the file is written, replaced, or changes its owner.
@@ -46,10 +43,8 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
             files,
             load: Box::new(load),
             current: RwLock::new(Arc::new(first)),
-            last_check: Mutex::new(LastCheck {
-                stamps,
-                error: None,
-            }),
+            stamps: Mutex::new(stamps),
+            error: Mutex::new(None),
         })
     }
 
@@ -64,22 +59,21 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
 
     /// Why the current content of the files is not in force.
     pub fn reload_error(&self) -> Option<String> {
-        let check = self.last_check.lock();
-        check.error.clone()
+        self.error.lock().clone()
     }
 
     /// Reloads the files if they changed, or unconditionally if `asked`. May block.
     pub fn refresh(&self, asked: bool) {
-        let mut check = self.last_check.lock();
+        let mut known = self.stamps.lock();
         let stamps = file_stamps(&self.files);
-        if !self.has_files() || (stamps == check.stamps && !asked) {
+        if !self.has_files() || (stamps == *known && !asked) {
             return;
         }
-        check.stamps = stamps;
+        *known = stamps;
         match (self.load)() {
             Ok(new) => {
                 *self.current.write() = Arc::new(new);
-                check.error = None;
+                *self.error.lock() = None;
                 tracing::info!("{} reloaded", self.description);
             }
             Err(error) => {
@@ -88,7 +82,7 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
                     "cannot reload {}; keeping the previous one: {reason}",
                     self.description
                 );
-                check.error = Some(reason);
+                *self.error.lock() = Some(reason);
             }
         }
     }
@@ -122,6 +116,9 @@ impl<T, E> fmt::Debug for Reloadable<T, E> {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use pegel_testkit::TempDir;
 
@@ -188,5 +185,40 @@ mod tests {
         assert_eq!(*value.get(), 1, "nothing changed");
         value.refresh(true);
         assert_eq!(*value.get(), 2);
+    }
+
+    #[test]
+    fn readers_do_not_wait_while_the_files_are_read() {
+        let (begin, begun) = mpsc::channel();
+        let (resume, resumed) = mpsc::channel::<()>();
+        let (begin, resumed) = (Mutex::new(begin), Mutex::new(resumed));
+        let is_first = Mutex::new(true);
+        let load = move || {
+            if !std::mem::take(&mut *is_first.lock()) {
+                // The test ends early if one of these fails.
+                let _ = begin.lock().send(());
+                let _ = resumed.lock().recv();
+            }
+            Ok::<_, io::Error>(1)
+        };
+        let value = Reloadable::new("a value", vec![PathBuf::from("/nonexistent")], load);
+        let value = Arc::new(value.expect("read"));
+        let refreshing = {
+            let value = value.clone();
+            thread::spawn(move || value.refresh(true))
+        };
+        begun.recv().expect("it is read again");
+        let (read, answered) = mpsc::channel();
+        let reader = {
+            let value = value.clone();
+            thread::spawn(move || {
+                let _ = read.send((*value.get(), value.reload_error()));
+            })
+        };
+        let seen = answered.recv_timeout(Duration::from_secs(20));
+        drop(resume);
+        refreshing.join().expect("no panic");
+        reader.join().expect("no panic");
+        assert_eq!(seen, Ok((1, None)), "a reader waited for the files");
     }
 }

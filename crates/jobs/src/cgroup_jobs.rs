@@ -83,10 +83,9 @@ impl CgroupJobs {
     /// Continues the jobs of an earlier agent whose cgroups exist, and ends the others.
     fn resume(&mut self, jobs: &Jobs) {
         jobs.update(|state| {
-            let known: Vec<(JobNumber, JobInterval)> = { state.table().running() }
-                .filter(|(_, job)| job.origin == JobOrigin::Cgroup)
-                .map(|(number, job)| (number, job.clone()))
-                .collect();
+            let known = state.running(|number, job| {
+                (job.origin == JobOrigin::Cgroup).then(|| (number, job.clone()))
+            });
             for (number, job) in known {
                 let masks = self.present(&job.cgroup);
                 let is_same = masks.iter().any(|(_, inode)| *inode == job.inode);
@@ -228,7 +227,7 @@ impl CgroupJobs {
             return;
         };
         let number = self.groups.get(parent).map(|group| group.number);
-        let job = number.and_then(|number| jobs.update(|state| state.job_mut(number).cloned()));
+        let job = number.and_then(|number| jobs.job(number));
         if let Some(job) = job {
             step.uid = step.uid.or(job.uid);
             step.job = job.job;
@@ -302,7 +301,7 @@ impl CgroupJobs {
             group.next_write = now + WRITE_INTERVAL_MS;
         }
         let number = group.number;
-        let Some(mut job) = jobs.update(|state| state.job_mut(number).cloned()) else {
+        let Some(mut job) = jobs.job(number) else {
             return;
         };
         let before = (job.job.clone(), job.uid, job.gpus.clone());
@@ -315,13 +314,9 @@ impl CgroupJobs {
         files.read_usage(&mut job);
         job.seen = now;
         let is_new = before != (job.job.clone(), job.uid, job.gpus.clone());
-        jobs.update(|state| {
-            if let Some(known) = state.job_mut(number) {
-                *known = job;
-            }
-            if is_new || is_due {
-                state.write(number);
-            }
+        jobs.update(|state| match is_new || is_due {
+            true => state.replace(number, job),
+            false => state.change(number, |known| *known = job),
         });
     }
 
@@ -356,7 +351,7 @@ impl CgroupJobs {
 
     /// Sets how long the GPUs of a job were busy, from the stored series.
     fn update_gpu_seconds(&self, group: &TrackedGroup, jobs: &Jobs, now: Millis) {
-        let job = jobs.update(|state| state.job_mut(group.number).cloned());
+        let job = jobs.job(group.number);
         let gpus = job.as_ref().and_then(|job| job.gpus.as_deref());
         let Some(gpus) = gpus.filter(|gpus| !gpus.is_empty()) else {
             return;
@@ -364,10 +359,6 @@ impl CgroupJobs {
         let Some(seconds) = (self.gpu_seconds.0)(gpus, group.begin, now) else {
             return;
         };
-        jobs.update(|state| {
-            if let Some(job) = state.job_mut(group.number) {
-                job.gpu_seconds = Some(seconds);
-            }
-        });
+        jobs.update(|state| state.change(group.number, |job| job.gpu_seconds = Some(seconds)));
     }
 }

@@ -1,11 +1,15 @@
 //! The handle of the job table, shared by the worker and by readers.
+//!
+//! The table is locked only while memory is read or changed: readers wait neither for the file nor
+//! for the figures of processes. Changes are serialized by a lock of their own, which is held until
+//! their lines are written; then readers see them.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pegel_metric::Millis;
 use serde::Deserialize;
 
@@ -22,14 +26,17 @@ const LINE_BYTES: u64 = 400;
 /// The jobs of this node. Clones share one table.
 #[derive(Debug, Clone)]
 pub struct Jobs {
+    /// Readers lock it. Changed only while `state` is locked.
+    table: Arc<RwLock<JobTable>>,
+    /// Locked during a change, while the file is written and processes are read.
     state: Arc<Mutex<JobState>>,
     counts: Arc<AtomicCounts>,
 }
 
-/// The table, its file, and the jobs that programs named.
+/// What changes need: the table, its file, and the jobs that programs named.
 #[derive(Debug)]
 pub(crate) struct JobState {
-    table: JobTable,
+    table: Arc<RwLock<JobTable>>,
     /// `None` if it cannot be opened: jobs are then kept in memory only.
     file: Option<JobLog>,
     pub(crate) process_jobs: ProcessJobs,
@@ -136,8 +143,10 @@ impl Jobs {
     fn new(file: Option<JobLog>, jobs: NumberedJobs, settings: &JobsSettings) -> Jobs {
         let keep = Millis::try_from(settings.keep.duration().as_millis()).unwrap_or(Millis::MAX);
         let counts = Arc::new(AtomicCounts::default());
+        let table = JobTable::new(jobs, settings.count.get() as usize, keep);
+        let table = Arc::new(RwLock::new(table));
         let mut state = JobState {
-            table: JobTable::new(jobs, settings.count.get() as usize, keep),
+            table: table.clone(),
             file,
             process_jobs: ProcessJobs::default(),
             counts: counts.clone(),
@@ -146,6 +155,7 @@ impl Jobs {
         state.compact();
         state.publish_counts();
         Jobs {
+            table,
             state: Arc::new(Mutex::new(state)),
             counts,
         }
@@ -161,14 +171,19 @@ impl Jobs {
     /// Returns the jobs of a filter, the newest first, and the number of those that exceed its
     /// limit.
     pub fn list(&self, filter: &JobFilter) -> (Vec<JobInterval>, usize) {
-        self.state.lock().table.list(filter)
+        self.table.read().list(filter)
     }
 
     /// Returns the running jobs, without their steps.
     pub fn running(&self) -> Vec<JobInterval> {
-        let state = self.state.lock();
-        let jobs = state.table.running().map(|(_, job)| job);
+        let table = self.table.read();
+        let jobs = table.running().map(|(_, job)| job);
         jobs.filter(|job| job.step.is_none()).cloned().collect()
+    }
+
+    /// Returns a running job or step.
+    pub(crate) fn job(&self, number: JobNumber) -> Option<JobInterval> {
+        self.table.read().get(number).cloned()
     }
 
     /// Records what a program of a user reports about its job.
@@ -193,9 +208,7 @@ impl Jobs {
     /// those of another agent, which has ended.
     pub fn end_all_as_lost(&self) {
         self.update(|state| {
-            let running: Vec<(JobNumber, Millis)> = { state.table.running() }
-                .map(|(number, job)| (number, job.seen))
-                .collect();
+            let running = state.running(|number, job| Some((number, job.seen)));
             for (number, seen) in running {
                 state.end(number, seen, JobEnd::Lost);
             }
@@ -232,47 +245,73 @@ impl Jobs {
 }
 
 impl JobState {
-    pub(crate) fn table(&self) -> &JobTable {
-        &self.table
+    pub(crate) fn table(&self) -> RwLockReadGuard<'_, JobTable> {
+        self.table.read()
     }
 
-    pub(crate) fn job_mut(&mut self, number: JobNumber) -> Option<&mut JobInterval> {
-        self.table.get_mut(number)
+    /// Returns what `select` returns for the running jobs.
+    pub(crate) fn running<T>(
+        &self,
+        mut select: impl FnMut(JobNumber, &JobInterval) -> Option<T>,
+    ) -> Vec<T> {
+        let table = self.table();
+        let selected = table
+            .running()
+            .filter_map(|(number, job)| select(number, job));
+        selected.collect()
+    }
+
+    /// Returns a running job.
+    pub(crate) fn job(&self, number: JobNumber) -> Option<JobInterval> {
+        self.table().get(number).cloned()
+    }
+
+    /// Changes a running job, in memory only: `change` must not wait.
+    pub(crate) fn change(&self, number: JobNumber, change: impl FnOnce(&mut JobInterval)) {
+        if let Some(job) = self.table.write().get_mut(number) {
+            change(job);
+        }
+    }
+
+    /// Replaces a running job, in the file too.
+    pub(crate) fn replace(&mut self, number: JobNumber, job: JobInterval) {
+        if self.table().get(number).is_some() {
+            self.write(number, &job);
+            self.change(number, |known| *known = job);
+        }
     }
 
     /// Adds a running job; `None` if too many run.
     pub(crate) fn begin(&mut self, job: JobInterval) -> Option<JobNumber> {
-        let number = self.table.begin(job);
-        match number {
-            Some(number) => {
-                self.counts.begun.fetch_add(1, Ordering::Relaxed);
-                self.write(number);
-            }
-            None => drop(self.counts.refused.fetch_add(1, Ordering::Relaxed)),
-        }
-        number
+        let Some(number) = self.table().free_number() else {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        self.counts.begun.fetch_add(1, Ordering::Relaxed);
+        self.write(number, &job);
+        self.table.write().begin(job)
     }
 
     /// Ends a running job.
     pub(crate) fn end(&mut self, number: JobNumber, end: Millis, how: JobEnd) {
-        let Some(job) = self.table.get_mut(number) else {
+        let Some(mut job) = self.job(number) else {
             return;
         };
         job.end = Some(end.max(job.begin));
         job.ended = Some(how);
-        self.write(number);
-        self.table.end(number);
+        self.write(number, &job);
+        let mut table = self.table.write();
+        if let Some(known) = table.get_mut(number) {
+            *known = job;
+        }
+        table.end(number);
     }
 
-    /// Writes the current state of a running job to the file.
-    pub(crate) fn write(&mut self, number: JobNumber) {
-        let Some(job) = self.table.get_mut(number) else {
-            return;
-        };
-        let line = to_line(number, job);
+    /// Writes a job to the file. Waits for the disk.
+    fn write(&mut self, number: JobNumber, job: &JobInterval) {
         if let Some(file) = &mut self.file {
             self.is_dirty = true;
-            if let Err(error) = file.append(&line) {
+            if let Err(error) = file.append(&to_line(number, job)) {
                 self.count_error(&error);
             }
         }
@@ -280,7 +319,7 @@ impl JobState {
 
     /// Removes jobs that are too old or too many.
     pub(crate) fn expire(&mut self, now: Millis) {
-        let removed = self.table.expire(now);
+        let removed = self.table.write().expire(now);
         self.counts
             .removed
             .fetch_add(removed as u64, Ordering::Relaxed);
@@ -288,7 +327,8 @@ impl JobState {
 
     /// Rewrites the file if most of it is obsolete, or if a write failed.
     pub(crate) fn compact(&mut self) {
-        let live_bytes = self.table.len() as u64 * LINE_BYTES;
+        let table = self.table.read();
+        let live_bytes = table.len() as u64 * LINE_BYTES;
         let Some(file) = self
             .file
             .as_mut()
@@ -296,9 +336,10 @@ impl JobState {
         else {
             return;
         };
-        let lines: Vec<u8> = { self.table.all() }
+        let lines: Vec<u8> = { table.all() }
             .flat_map(|(number, job)| to_line(number, job))
             .collect();
+        drop(table);
         if let Err(error) = file.rewrite(&lines) {
             self.count_error(&error);
         }
@@ -316,8 +357,106 @@ impl JobState {
     }
 
     fn publish_counts(&self) {
-        let (running, kept) = (self.table.running_len(), self.table.len());
+        let table = self.table();
+        let (running, kept) = (table.running_len(), table.len());
         self.counts.running.store(running as u64, Ordering::Relaxed);
         self.counts.kept.store(kept as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use pegel_testkit::{BlockedFile, TempDir, eventually};
+
+    use super::*;
+
+    fn report(job: &str) -> JobReport {
+        JobReport {
+            job: job.to_owned(),
+            pid: 1,
+            end: false,
+            is_last: false,
+            exit: None,
+            signal: None,
+            cpu_seconds: None,
+            memory_peak: None,
+        }
+    }
+
+    fn all() -> JobFilter {
+        JobFilter {
+            limit: 10,
+            ..JobFilter::default()
+        }
+    }
+
+    /// Requires that readers answer while a change hangs in the file.
+    fn assert_readable_during(
+        jobs: &Jobs,
+        mut file: BlockedFile,
+        known: usize,
+        change: impl FnOnce(&Jobs) + Send + 'static,
+    ) {
+        let writer = {
+            let jobs = jobs.clone();
+            thread::spawn(move || change(&jobs))
+        };
+        eventually("a change is written", || {
+            jobs.state.is_locked().then_some(()).ok_or("not yet")
+        });
+        let (read, answered) = mpsc::channel();
+        let reader = {
+            let jobs = jobs.clone();
+            thread::spawn(move || {
+                let listed = jobs.list(&all()).0.len();
+                let _ = read.send((jobs.running().len(), listed, jobs.counts().running));
+            })
+        };
+        let seen = answered.recv_timeout(Duration::from_secs(20));
+        file.resume();
+        writer.join().expect("no panic");
+        reader.join().expect("no panic");
+        let expected = (known, known, known as u64);
+        assert_eq!(seen, Ok(expected), "a reader waited, or saw too much");
+    }
+
+    #[test]
+    fn readers_do_not_wait_while_a_line_is_written() {
+        let dir = TempDir::new();
+        let jobs = Jobs::open(dir.path(), &JobsSettings::default());
+        let file = BlockedFile::replace(dir.join("jobs.log"));
+        assert_readable_during(&jobs, file, 0, |jobs| {
+            jobs.report(7, &report("solver"), 5_000).expect("begun");
+        });
+        assert_eq!(jobs.running().len(), 1, "seen once its line is written");
+    }
+
+    #[test]
+    fn readers_do_not_wait_while_the_file_is_rewritten() {
+        let dir = TempDir::new();
+        let jobs = Jobs::open(dir.path(), &JobsSettings::default());
+        jobs.report(7, &report("solver"), 5_000).expect("begun");
+        drop(jobs);
+        // A torn line makes the file need a rewrite.
+        let path = dir.join("jobs.log");
+        let mut bytes = std::fs::read(&path).expect("read");
+        bytes.extend(b"torn");
+        let (log, known) = {
+            std::fs::write(&path, bytes).expect("written");
+            JobLog::open(dir.path()).expect("opens")
+        };
+        let jobs = Jobs::in_memory(&JobsSettings::default());
+        jobs.update(|state| {
+            state.file = Some(log);
+            for job in known.into_values() {
+                state.table.write().begin(job);
+            }
+        });
+        let file = BlockedFile::replace(dir.join("jobs.new"));
+        assert_readable_during(&jobs, file, 1, |jobs| jobs.update(JobState::compact));
     }
 }

@@ -143,10 +143,10 @@ impl ProcessJobs {
     pub(crate) fn end_unknown(state: &mut JobState) {
         let known = std::mem::take(&mut state.process_jobs);
         let is_known = |number: JobNumber| known.jobs.values().any(|job| job.number == number);
-        let unknown: Vec<(JobNumber, Millis)> = { state.table().running() }
-            .filter(|(number, job)| job.origin == JobOrigin::Process && !is_known(*number))
-            .map(|(number, job)| (number, job.seen))
-            .collect();
+        let unknown = state.running(|number, job| {
+            let is_unknown = job.origin == JobOrigin::Process && !is_known(number);
+            is_unknown.then_some((number, job.seen))
+        });
         for (number, seen) in unknown {
             state.end(number, seen, JobEnd::Lost);
         }
@@ -156,10 +156,8 @@ impl ProcessJobs {
     /// Ends all jobs that programs named, because the agent ends with its job.
     pub(crate) fn end_all(state: &mut JobState, now: Millis) {
         let own = std::mem::take(&mut state.process_jobs);
-        let running: Vec<JobNumber> = { state.table().running() }
-            .filter(|(_, job)| job.origin == JobOrigin::Process)
-            .map(|(number, _)| number)
-            .collect();
+        let running =
+            state.running(|number, job| (job.origin == JobOrigin::Process).then_some(number));
         for number in running {
             let known = own.jobs.values().find(|job| job.number == number);
             let ended = known.and_then(|job| job.ended);
@@ -194,14 +192,16 @@ impl ProcessJobs {
             for (pid, member) in job.members.iter_mut().filter(|(_, member)| !member.is_gone) {
                 member.read(*pid, *uid, files, page_bytes, now);
             }
-            let Some(interval) = state.job_mut(job.number) else {
+            let Some(interval) = state.job(job.number) else {
                 return false;
             };
-            interval.seen = now;
-            if interval.cpus.is_none() {
-                interval.cpus = allowed_cpus(&files.proc, job.members.keys().copied());
-            }
-            job.write_figures(interval);
+            let cpus = { interval.cpus }
+                .or_else(|| allowed_cpus(&files.proc, job.members.keys().copied()));
+            state.change(job.number, |interval| {
+                interval.seen = now;
+                interval.cpus = cpus;
+                job.write_figures(interval);
+            });
             let is_over = job.is_over();
             if is_over {
                 state.end(job.number, now, job.ended.unwrap_or(JobEnd::Ended));
@@ -214,8 +214,8 @@ impl ProcessJobs {
 
 /// Returns the number of a running job that a program of a user named.
 fn running_job(state: &JobState, name: &str, uid: u32) -> Option<JobNumber> {
-    let mut running = state.table().running();
-    let found = running.find(|(_, job)| {
+    let table = state.table();
+    let found = table.running().find(|(_, job)| {
         job.origin == JobOrigin::Process && *job.job == *name && job.uid == Some(uid)
     });
     found.map(|(number, _)| number)
@@ -223,8 +223,8 @@ fn running_job(state: &JobState, name: &str, uid: u32) -> Option<JobNumber> {
 
 /// Returns whether a scheduler's job of this id runs, and is not another user's.
 fn has_cgroup(state: &JobState, id: &str, uid: u32) -> bool {
-    let mut running = state.table().running();
-    running.any(|(_, job)| {
+    let table = state.table();
+    table.running().any(|(_, job)| {
         let is_of_user = job.uid.is_none_or(|owner| owner == uid);
         job.origin == JobOrigin::Cgroup && job.has_id(id) && is_of_user
     })
@@ -318,10 +318,10 @@ impl Reporter<'_> {
         }
         let (number, is_over) = (job.number, report.is_last || job.is_over());
         let ended = job.ended.unwrap_or(JobEnd::Ended);
-        if let Some(interval) = state.job_mut(number) {
+        state.change(number, |interval| {
             interval.seen = now;
             job.write_figures(interval);
-        }
+        });
         if is_over {
             let key = (Box::from(&*report.job), self.uid);
             own.jobs.remove(&key);

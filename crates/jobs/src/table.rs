@@ -87,16 +87,23 @@ impl JobTable {
         ended.chain(self.running())
     }
 
+    /// Returns a running job.
+    pub(crate) fn get(&self, number: JobNumber) -> Option<&JobInterval> {
+        self.running.get(&number)
+    }
+
     pub(crate) fn get_mut(&mut self, number: JobNumber) -> Option<&mut JobInterval> {
         self.running.get_mut(&number)
     }
 
+    /// Returns the number of the next job; `None` if too many run.
+    pub(crate) fn free_number(&self) -> Option<JobNumber> {
+        (self.running.len() < RUNNING_MAX).then_some(self.next_number)
+    }
+
     /// Adds a running job; `None` if too many run.
     pub(crate) fn begin(&mut self, job: JobInterval) -> Option<JobNumber> {
-        if self.running.len() >= RUNNING_MAX {
-            return None;
-        }
-        let number = self.next_number;
+        let number = self.free_number()?;
         self.next_number += 1;
         self.running.insert(number, job);
         Some(number)

@@ -4,6 +4,10 @@
 //!
 //! Marks and phases of programs (`mark.rs`) are annotations too, with rules of their own: they
 //! never replace each other, they expire with the store's samples, and the oldest ones make room.
+//!
+//! The index is locked only while memory is read or changed, never while the file is: readers do
+//! not wait for the disk. Changes are serialized by a lock of their own, which is held until the
+//! change is synced; then readers see it.
 
 mod annotation;
 mod annotation_file;
@@ -11,15 +15,17 @@ mod mark;
 mod read_only;
 mod update;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use pegel_metric::Millis;
 
 pub use annotation::Annotation;
-use annotation_file::AnnotationFile;
+use annotation_file::{AnnotationFile, lines_of};
+use mark::AtomicMarkCounts;
 pub use mark::{ID_LABEL, KIND_LABEL, MarkCounts, MarkKind};
 pub use update::{AnnotationBulkDelete, AnnotationUpdate};
 
@@ -28,6 +34,8 @@ use crate::error::OpentsdbError;
 /// The maximum number of annotations, and their maximum total size.
 const ANNOTATIONS_MAX: usize = 10_000;
 const ANNOTATIONS_BYTES_MAX: usize = 4 << 20;
+/// How long a change waits for those before it. A disk that hangs for longer refuses it.
+const CHANGE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The client that changes annotations: a sender, or `None` for the agent's user and root.
 pub type AnnotationEditor<'a> = Option<&'a str>;
@@ -38,38 +46,43 @@ type AnnotationKey = (String, Millis);
 /// All annotations of a store.
 #[derive(Debug)]
 pub struct Annotations {
-    index: Mutex<AnnotationIndex>,
+    /// Readers lock it. Changed only while `writer` is locked.
+    index: RwLock<AnnotationIndex>,
+    /// Locked during a change, while the file is written and synced.
+    writer: Mutex<AnnotationWriter>,
+    counts: AtomicMarkCounts,
     /// How long marks and phases are kept.
     retention: Millis,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct AnnotationIndex {
     by_key: BTreeMap<AnnotationKey, Annotation>,
     /// Their approximate size in the file.
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct AnnotationWriter {
     /// `None` if the file could not be read; it is never overwritten then.
     file: Option<AnnotationFile>,
-    counts: MarkCounts,
     /// Marks before this time were removed.
     expired_before: Millis,
+}
+
+/// A change that is permitted and within the limits.
+struct PlannedChange {
+    key: AnnotationKey,
+    new: Annotation,
+    /// Marks that make room for it.
+    evicted: Vec<AnnotationKey>,
 }
 
 impl Annotations {
     /// Reads the annotations in the directory of the store.
     pub fn open(dir: &Path) -> io::Result<Annotations> {
         let (file, notes) = AnnotationFile::open(dir)?;
-        let bytes = notes.values().map(Annotation::bytes).sum();
-        Ok(Annotations {
-            index: Mutex::new(AnnotationIndex {
-                by_key: notes,
-                bytes,
-                file: Some(file),
-                counts: MarkCounts::default(),
-                expired_before: 0,
-            }),
-            retention: Millis::MAX,
-        })
+        Ok(Annotations::new(Some(file), notes))
     }
 
     /// Like [`open`](Annotations::open); if reading fails, the result is empty and rejects new
@@ -77,29 +90,41 @@ impl Annotations {
     pub fn open_or_empty(dir: &Path) -> Annotations {
         Annotations::open(dir).unwrap_or_else(|error| {
             tracing::error!(dir = %dir.display(), %error, "cannot read the annotations");
-            Annotations {
-                index: Mutex::new(AnnotationIndex {
-                    by_key: BTreeMap::new(),
-                    bytes: 0,
-                    file: None,
-                    counts: MarkCounts::default(),
-                    expired_before: 0,
-                }),
-                retention: Millis::MAX,
-            }
+            Annotations::new(None, BTreeMap::new())
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, AnnotationIndex> {
-        self.index.lock()
+    fn new(
+        file: Option<AnnotationFile>,
+        by_key: BTreeMap<AnnotationKey, Annotation>,
+    ) -> Annotations {
+        let bytes = by_key.values().map(Annotation::bytes).sum();
+        Annotations {
+            index: RwLock::new(AnnotationIndex { by_key, bytes }),
+            writer: Mutex::new(AnnotationWriter {
+                file,
+                expired_before: 0,
+            }),
+            counts: AtomicMarkCounts::default(),
+            retention: Millis::MAX,
+        }
+    }
+
+    /// Waits until no other change is in progress.
+    fn writer(&self) -> Result<MutexGuard<'_, AnnotationWriter>, OpentsdbError> {
+        self.writer.try_lock_for(CHANGE_WAIT_MAX).ok_or_else(|| {
+            OpentsdbError::new(503, "cannot store the annotation")
+                .with_details("the disk does not respond; retry later")
+        })
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lock().by_key.is_empty()
+        self.index.read().by_key.is_empty()
     }
 
     pub fn get(&self, tsuid: &str, start: Millis) -> Option<Annotation> {
-        self.lock().by_key.get(&(tsuid.to_owned(), start)).cloned()
+        let key = (tsuid.to_owned(), start);
+        self.index.read().by_key.get(&key).cloned()
     }
 
     /// Returns the annotations of one series, or the global ones if `tsuid` is empty, that start
@@ -109,8 +134,8 @@ impl Annotations {
             return Vec::new();
         }
         let key = |time| (tsuid.to_owned(), time);
-        let inner = self.lock();
-        let found = inner.by_key.range(key(start)..=key(end));
+        let index = self.index.read();
+        let found = index.by_key.range(key(start)..=key(end));
         found.map(|(_, note)| note.clone()).collect()
     }
 
@@ -134,44 +159,26 @@ impl Annotations {
     /// Returns `None` if nothing changed.
     pub fn put(
         &self,
-        mut change: AnnotationUpdate,
+        change: AnnotationUpdate,
         replaces: bool,
         editor: AnnotationEditor<'_>,
     ) -> Result<Option<Annotation>, OpentsdbError> {
-        let mut inner = self.lock();
-        if change.mark_kind().is_some() {
-            inner.place_mark(&mut change, editor)?;
-        }
-        let key = change.key()?;
-        let old = inner.by_key.get(&key);
-        if old.is_some_and(|old| !may_change(editor, old)) {
-            return Err(not_permitted());
-        }
-        let mut new = change.apply(old.filter(|_| !replaces))?;
-        new.writer = match old {
-            Some(old) => old.writer.clone(),
-            None => editor.map(str::to_owned),
-        };
-        if old == Some(&new) {
+        let mut writer = self.writer()?;
+        let planned = self.index.read().plan(change, replaces, editor)?;
+        let Some(PlannedChange { key, new, evicted }) = planned else {
             return Ok(None);
+        };
+        let written = writer.file()?.change(&evicted, Some(&new));
+        written.map_err(write_error)?;
+        let mut index = self.index.write();
+        index.remove_all(&evicted);
+        let is_new = index.insert(key, new.clone());
+        drop(index);
+        self.counts.add_evicted(evicted.len());
+        if is_new && new.mark_kind().is_some() {
+            self.counts.add_stored();
         }
-        while !inner.has_room(&key, &new, editor) {
-            let is_mark = new.mark_kind().is_some();
-            if !is_mark || !inner.remove_oldest_mark(&key, new.writer.as_deref())? {
-                return Err(
-                    OpentsdbError::too_large("the limit on annotations is reached")
-                        .with_details("delete old ones: DELETE /api/annotation/bulk"),
-                );
-            }
-        }
-        inner.file()?.set(&new).map_err(write_error)?;
-        inner.bytes += new.bytes();
-        let old = inner.by_key.insert(key, new.clone());
-        inner.bytes -= old.as_ref().map_or(0, Annotation::bytes);
-        if old.is_none() && new.mark_kind().is_some() {
-            inner.counts.stored += 1;
-        }
-        inner.compact();
+        self.compact(&mut writer);
         Ok(Some(new))
     }
 
@@ -183,14 +190,13 @@ impl Annotations {
         editor: AnnotationEditor<'_>,
     ) -> Result<bool, OpentsdbError> {
         let key = (tsuid.to_owned(), start);
-        let mut inner = self.lock();
-        match inner.by_key.get(&key) {
+        let mut writer = self.writer()?;
+        match self.index.read().by_key.get(&key) {
             None => return Ok(false),
             Some(old) if !may_change(editor, old) => return Err(not_permitted()),
             Some(_) => {}
         }
-        inner.remove(&key)?;
-        inner.compact();
+        self.remove_all(&mut writer, &[key])?;
         Ok(true)
     }
 
@@ -201,64 +207,139 @@ impl Annotations {
         bulk: &AnnotationBulkDelete,
         editor: AnnotationEditor<'_>,
     ) -> Result<usize, OpentsdbError> {
-        let mut inner = self.lock();
+        let tsuids: HashSet<&str> = bulk.tsuids.iter().map(String::as_str).collect();
         let is_meant = |(tsuid, start): &AnnotationKey| {
-            let of_series = bulk.tsuids.iter().any(|id| id == tsuid);
+            let of_series = tsuids.contains(tsuid.as_str());
             let of_all = bulk.global && tsuid.is_empty();
             (of_series || of_all) && (bulk.start..=bulk.end).contains(start)
         };
-        let found = { inner.by_key.iter() }
-            .filter(|(key, note)| is_meant(key) && may_change(editor, note))
-            .map(|(key, _)| key.clone());
-        let keys: Vec<AnnotationKey> = found.collect();
-        for key in &keys {
-            inner.remove(key)?;
-        }
-        inner.compact();
+        let mut writer = self.writer()?;
+        let is_deleted =
+            |key: &AnnotationKey, note: &Annotation| is_meant(key) && may_change(editor, note);
+        let keys = self.index.read().keys(is_deleted);
+        self.remove_all(&mut writer, &keys)?;
         Ok(keys.len())
+    }
+
+    /// Removes annotations from the file, with one write, and then from the index.
+    fn remove_all(
+        &self,
+        writer: &mut AnnotationWriter,
+        keys: &[AnnotationKey],
+    ) -> Result<(), OpentsdbError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        writer.file()?.change(keys, None).map_err(write_error)?;
+        self.index.write().remove_all(keys);
+        self.compact(writer);
+        Ok(())
+    }
+
+    /// Rewrites the file if most of it is obsolete. If that fails, the old file stays valid.
+    fn compact(&self, writer: &mut AnnotationWriter) {
+        let Some(file) = &mut writer.file else {
+            return;
+        };
+        let index = self.index.read();
+        if !file.needs_compaction(index.bytes) {
+            return;
+        }
+        let lines = lines_of(index.by_key.values());
+        drop(index);
+        if let Err(error) = lines.and_then(|lines| file.rewrite(&lines)) {
+            tracing::warn!(%error, "cannot compact the annotation file");
+        }
     }
 }
 
 impl AnnotationIndex {
-    /// Returns whether an annotation can be stored within the limits, in place of the one that has
-    /// its key.
-    fn has_room(
+    /// Returns the result of a change; `None` if it changes nothing.
+    fn plan(
+        &self,
+        mut change: AnnotationUpdate,
+        replaces: bool,
+        editor: AnnotationEditor<'_>,
+    ) -> Result<Option<PlannedChange>, OpentsdbError> {
+        if change.mark_kind().is_some() {
+            self.place_mark(&mut change, editor)?;
+        }
+        let key = change.key()?;
+        let old = self.by_key.get(&key);
+        if old.is_some_and(|old| !may_change(editor, old)) {
+            return Err(not_permitted());
+        }
+        let mut new = change.apply(old.filter(|_| !replaces))?;
+        new.writer = match old {
+            Some(old) => old.writer.clone(),
+            None => editor.map(str::to_owned),
+        };
+        if old == Some(&new) {
+            return Ok(None);
+        }
+        let evicted = self.marks_to_evict(&key, &new, editor)?;
+        Ok(Some(PlannedChange { key, new, evicted }))
+    }
+
+    /// Returns the marks that make room for an annotation, in place of the one that has its key:
+    /// for a mark, the oldest ones of its sender. Fails if they do not suffice.
+    fn marks_to_evict(
         &self,
         key: &AnnotationKey,
         new: &Annotation,
         editor: AnnotationEditor<'_>,
-    ) -> bool {
-        let old = self.by_key.get(key);
-        let bytes = self.bytes - old.map_or(0, Annotation::bytes) + new.bytes();
+    ) -> Result<Vec<AnnotationKey>, OpentsdbError> {
         // A quarter is reserved for the agent's user and root.
         let share = |max: usize| if editor.is_some() { max - max / 4 } else { max };
-        bytes <= share(ANNOTATIONS_BYTES_MAX)
-            && (old.is_some() || self.by_key.len() < share(ANNOTATIONS_MAX))
+        let old = self.by_key.get(key);
+        let mut bytes = self.bytes - old.map_or(0, Annotation::bytes) + new.bytes();
+        let is_mark = new.mark_kind().is_some();
+        let mut candidates = { self.by_key.iter() }.filter(|(other, note)| {
+            is_mark && note.mark_kind().is_some() && note.writer == new.writer && *other != key
+        });
+        let mut evicted = Vec::new();
+        while bytes > share(ANNOTATIONS_BYTES_MAX)
+            || old.is_none() && self.by_key.len() >= share(ANNOTATIONS_MAX) + evicted.len()
+        {
+            let Some((key, note)) = candidates.next() else {
+                let error = OpentsdbError::too_large("the limit on annotations is reached");
+                return Err(error.with_details("delete old ones: DELETE /api/annotation/bulk"));
+            };
+            bytes -= note.bytes();
+            evicted.push(key.clone());
+        }
+        Ok(evicted)
     }
 
+    /// Returns the keys of the annotations that match.
+    fn keys(&self, matches: impl Fn(&AnnotationKey, &Annotation) -> bool) -> Vec<AnnotationKey> {
+        let found = self.by_key.iter().filter(|(key, note)| matches(key, note));
+        found.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns whether no annotation had this key.
+    fn insert(&mut self, key: AnnotationKey, new: Annotation) -> bool {
+        self.bytes += new.bytes();
+        let old = self.by_key.insert(key, new);
+        self.bytes -= old.as_ref().map_or(0, Annotation::bytes);
+        old.is_none()
+    }
+
+    fn remove_all(&mut self, keys: &[AnnotationKey]) {
+        for key in keys {
+            if let Some(old) = self.by_key.remove(key) {
+                self.bytes -= old.bytes();
+            }
+        }
+    }
+}
+
+impl AnnotationWriter {
     fn file(&mut self) -> Result<&mut AnnotationFile, OpentsdbError> {
         self.file.as_mut().ok_or_else(|| {
             OpentsdbError::new(503, "cannot store the annotation")
                 .with_details("the existing annotations cannot be read; see the agent's log")
         })
-    }
-
-    fn remove(&mut self, key: &AnnotationKey) -> Result<(), OpentsdbError> {
-        self.file()?.delete(key).map_err(write_error)?;
-        if let Some(old) = self.by_key.remove(key) {
-            self.bytes -= old.bytes();
-        }
-        Ok(())
-    }
-
-    /// Rewrites the file if most of it is obsolete. If that fails, the old file stays valid.
-    fn compact(&mut self) {
-        if let Some(file) = &mut self.file
-            && file.needs_compaction(self.bytes)
-            && let Err(error) = file.rewrite(&self.by_key)
-        {
-            tracing::warn!(%error, "cannot compact the annotation file");
-        }
     }
 }
 
@@ -278,8 +359,11 @@ fn write_error(error: io::Error) -> OpentsdbError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
     use super::*;
-    use pegel_testkit::TempDir;
+    use pegel_testkit::{BlockedFile, TempDir, eventually};
 
     fn change(json: &str) -> AnnotationUpdate {
         AnnotationUpdate::from_json(json.as_bytes()).expect("valid")
@@ -475,5 +559,84 @@ mod tests {
         };
         let full = (1..).find(|second| put(*second, Some("uid 1001")).is_err());
         put(full.expect("a limit"), None).expect("the rest");
+    }
+
+    #[test]
+    fn readers_and_the_sampler_do_not_wait_while_the_file_hangs() {
+        let dir = TempDir::new();
+        let notes = Arc::new(Annotations::open(dir.path()).expect("opens"));
+        let mut file = BlockedFile::replace(dir.join("annotations.jsonl"));
+        let put = |notes: &Annotations, second: u32| {
+            let json = format!(r#"{{"startTime":{second},"description":"x"}}"#);
+            notes.put(change(&json), false, None).map(drop)
+        };
+        let writer = {
+            let notes = notes.clone();
+            thread::spawn(move || put(&notes, 1))
+        };
+        eventually("a change is written", || {
+            notes.writer.is_locked().then_some(()).ok_or("not yet")
+        });
+        let (read, answered) = mpsc::channel();
+        let reader = {
+            let notes = notes.clone();
+            thread::spawn(move || {
+                let counts = notes.mark_counts();
+                let lists = [
+                    notes.for_series("", 0, Millis::MAX),
+                    notes.in_range(0, Millis::MAX),
+                    notes.overlapping(0, Millis::MAX, 9).0,
+                ];
+                let _ = read.send((counts, notes.get("", 1_000), lists.concat()));
+            })
+        };
+        let seen = answered.recv_timeout(Duration::from_secs(20));
+        let refused = put(&notes, 2);
+        file.resume();
+        let written = writer.join().expect("no panic");
+        reader.join().expect("no panic");
+        let nothing = (MarkCounts::default(), None, Vec::new());
+        assert_eq!(seen, Ok(nothing), "a reader waited, or saw too much");
+        let refused = refused.expect_err("another change is in progress");
+        assert_eq!(refused.status(), 503);
+        let details = refused.details().unwrap_or_default();
+        assert!(details.contains("does not respond"), "{details}");
+        // The sync of a pipe fails: what was not acknowledged is not shown.
+        assert_eq!(written.map_err(|error| error.status()), Err(503));
+        assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn a_bulk_deletion_is_one_write() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        for second in 1..=3 {
+            let json = format!(r#"{{"startTime":{second},"description":"x"}}"#);
+            notes.put(change(&json), false, None).expect("stored");
+        }
+        drop(notes);
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        let mut file = BlockedFile::replace(dir.join("annotations.jsonl"));
+        let all = AnnotationBulkDelete {
+            tsuids: Vec::new(),
+            global: true,
+            start: 0,
+            end: Millis::MAX,
+        };
+        let deleting = thread::spawn(move || {
+            // Fails with the first sync.
+            let deleted = notes
+                .delete_range(&all, None)
+                .map_err(|error| error.status());
+            (deleted, notes.for_series("", 0, Millis::MAX).len())
+        });
+        file.resume();
+        let (deleted, left) = deleting.join().expect("no panic");
+        assert_eq!((deleted, left), (Err(503), 3), "all or nothing");
+        let written = file.written();
+        let lines = written
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        assert_eq!(lines.count(), 3, "before the first sync");
     }
 }

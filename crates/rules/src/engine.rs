@@ -16,7 +16,6 @@ use pegel_config::{ConfigError, ConfigProblem};
 use pegel_metric::{Clock, Millis};
 use pegel_query::promql::{LabelSet, PromqlLimits, QueryCancellation};
 use pegel_supervisor::{RestartedThread, Supervisor};
-use serde_json::Value;
 
 use crate::delivery::{AlertPresentation, Delivery, ReceiverCounts};
 use crate::group::RuleGroup;
@@ -219,10 +218,11 @@ impl RuleEngine {
         self.shared.wake.notify_all();
     }
 
-    /// Returns all groups as `GET /api/v1/rules` shows them.
-    pub fn groups_json(&self) -> Value {
-        let groups = self.shared.status.lock().groups.clone();
-        groups.iter().map(|(status, _)| status.to_json()).collect()
+    /// Returns all groups after their last evaluations.
+    pub fn groups(&self) -> Vec<Arc<GroupStatus>> {
+        let status = self.shared.status.lock();
+        let groups = status.groups.iter();
+        groups.map(|(group, _)| group.clone()).collect()
     }
 
     pub fn group_counts(&self) -> Vec<Arc<GroupCounts>> {

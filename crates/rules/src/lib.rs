@@ -33,6 +33,7 @@ pub use alert::{Alert, AlertState, DueAlert};
 pub use delivery::{ReceiverCounts, ReceiverUrl};
 pub use engine::{GroupCounts, RuleEngine, RuleEngineOptions, load_rule_files};
 pub use rule_file::{AlertSpec, RuleFile, RuleGroupSpec, RuleSpec, RuleText};
+pub use rule_status::GroupStatus;
 pub use settings::{AlertSettings, RuleFilePattern};
 pub use storage::{MissingNode, RuleNodeSource, RuleSample, RuleStorage, StoreStorage};
 pub use unit_test::run_test_file;

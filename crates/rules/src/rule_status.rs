@@ -18,7 +18,7 @@ use crate::template::format_shortest_e;
 
 /// A group after its last evaluation.
 #[derive(Debug, Clone)]
-pub(crate) struct GroupStatus {
+pub struct GroupStatus {
     name: String,
     file: String,
     interval: Millis,
@@ -53,7 +53,7 @@ impl GroupStatus {
     }
 
     /// Returns the group as `GET /api/v1/rules` shows it.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "file": self.file,

@@ -1,7 +1,7 @@
 //! Executes requests off the async workers, with limits on concurrency and on the memory of all
 //! responses. Routes call [`RequestExecutor`] with a closure that reads or writes the store; range
-//! queries, reads of current values and writes have separate limits, so that one kind cannot starve
-//! another. Response memory is reserved while a response is built and released when its last byte
+//! queries, reads of current values, writes of samples and changes of other files have separate
+//! limits, so that one kind cannot starve another, not even if the disk hangs. Response memory is reserved while a response is built and released when its last byte
 //! has been sent.
 
 use std::io;
@@ -23,6 +23,8 @@ use crate::settings::ServeSettings;
 
 /// How many writes run concurrently; further ones wait.
 const WRITES_MAX: usize = 16;
+/// The same for changes.
+const CHANGES_MAX: usize = 16;
 /// How long a read waits for a refresh of programs' counters.
 const REFRESH_TIME: Duration = Duration::from_millis(250);
 
@@ -36,6 +38,9 @@ pub(crate) struct RequestExecutor {
     latest_reads: QuerySlots,
     /// Writes: several may wait for the log together.
     writes: Arc<Semaphore>,
+    /// Changes of annotations, filters, jobs and sessions: each waits for a file of its own, and
+    /// for those before it.
+    changes: QuerySlots,
     /// At most one refresh of programs' counters runs at a time.
     refreshes: Arc<Semaphore>,
     /// From the first byte built to the last byte sent.
@@ -54,6 +59,7 @@ impl RequestExecutor {
             query_threads: QueryThreads::new(settings.queries_max)?,
             latest_reads: QuerySlots::new(settings.queries_max),
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
+            changes: QuerySlots::new(CHANGES_MAX),
             refreshes: Arc::new(Semaphore::new(1)),
             memory: BufferMemoryBudget::with_share_for_small(settings.responses_bytes_max),
             refusals,
@@ -86,7 +92,17 @@ impl RequestExecutor {
         self.run_blocking(slot, &Handle::current(), work).await
     }
 
-    /// Executes a write, which may wait for the log.
+    /// Executes a change of annotations, filters, jobs or sessions, which waits for the disk.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        rights: AccessRights,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let slot = self.changes.take(rights);
+        self.run_blocking(slot, &Handle::current(), work).await
+    }
+
+    /// Executes a write of samples, which may wait for the log.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,

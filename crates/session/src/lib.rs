@@ -37,7 +37,7 @@ mod workflow_engines;
 pub use description::{RequestedEnd, SessionDescription, SessionEndReason};
 pub use identity::{CallerContext, RequestedNames, SessionIdentity, path_component};
 pub use manager::{
-    DEFAULT_SLOT, SessionContext, SessionHost, SessionManager, SlotUsage, is_recorded_in,
+    DEFAULT_SLOT, SessionContext, SessionHost, SessionManager, SlotRecording, is_recorded_in,
 };
 /// The clients of storage, which the archive uses too.
 pub use pegel_storage as storage;

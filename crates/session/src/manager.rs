@@ -29,6 +29,7 @@ use crate::session_record::SessionRecord;
 use crate::settings::SessionSettings;
 use crate::storage::{RecordPlace, StorageCredentials, StorageEndpoints};
 use crate::task::{TaskCheckpoint, TaskPeaks, TaskScope, TaskWatch};
+use crate::upload::UploadStatus;
 
 /// The slot of a session that names none.
 pub const DEFAULT_SLOT: &str = "default";
@@ -135,19 +136,24 @@ impl SessionContext {
     }
 }
 
-/// What the task in a slot used so far.
+/// A session that records, for the metrics of the agent.
 #[derive(Debug, Clone)]
-pub struct SlotUsage {
+pub struct SlotRecording {
     pub slot: String,
-    pub uid: u32,
-    pub peaks: TaskPeaks,
+    /// The name of the user.
+    pub user: String,
+    pub upload: Option<UploadStatus>,
+    pub recorded_until: Option<Millis>,
+    /// What the task used so far, if it is known.
+    pub peaks: Option<TaskPeaks>,
 }
 
 /// All sessions of an agent.
 #[derive(Debug)]
 pub struct SessionManager {
     context: Arc<SessionContext>,
-    /// In the order of their directories.
+    /// In the order of their directories. Never locked while files are read or changed: the sampler
+    /// locks it.
     sessions: Mutex<Vec<Arc<Session>>>,
     threads: Mutex<Vec<RestartedThread>>,
     /// Held while a session is started or ended: a slot has one session at a time.
@@ -373,18 +379,32 @@ impl SessionManager {
 
     /// Removes the oldest sessions whose records are stored.
     fn remove_oldest_stored(&self) {
-        let mut sessions = self.sessions.lock();
-        let is_stored = |one: &Arc<Session>| one.status().is_stored();
-        while sessions.iter().filter(|one| is_stored(one)).count() > STORED_MAX {
-            let Some(oldest) = sessions.iter().position(is_stored) else {
-                break;
-            };
-            let session = sessions.remove(oldest);
-            if let Err(error) = session.dir.remove() {
+        self.remove_oldest_stored_with(&SessionDir::remove);
+    }
+
+    /// Like [`remove_oldest_stored`](SessionManager::remove_oldest_stored), with the function that
+    /// removes the files: without the lock, which the sampler takes.
+    fn remove_oldest_stored_with(&self, remove: &dyn Fn(&SessionDir) -> io::Result<()>) {
+        for session in self.take_oldest_stored() {
+            if let Err(error) = remove(&session.dir) {
                 let dir = session.dir.path().display().to_string();
                 tracing::warn!(dir, %error, "cannot remove the files of a stored session");
             }
         }
+    }
+
+    /// Takes the oldest sessions whose records are stored out of the list.
+    fn take_oldest_stored(&self) -> Vec<Arc<Session>> {
+        let mut sessions = self.sessions.lock();
+        let is_stored = |one: &Arc<Session>| one.read(|shared| shared.description.is_stored);
+        let stored = sessions.iter().filter(|one| is_stored(one)).count();
+        let mut excess = stored.saturating_sub(STORED_MAX);
+        let is_taken = |one: &mut Arc<Session>| {
+            let is_taken = excess > 0 && is_stored(one);
+            excess -= usize::from(is_taken);
+            is_taken
+        };
+        sessions.extract_if(.., is_taken).collect()
     }
 
     fn active_in_slot(&self, uid: u32, slot: &str) -> Option<Arc<Session>> {
@@ -473,7 +493,7 @@ impl SessionManager {
 
     /// Returns the sessions that the caller may see, the newest last.
     pub fn statuses(&self, caller: SessionCaller) -> Vec<SessionStatus> {
-        let sessions = self.sessions.lock();
+        let sessions = self.sessions.lock().clone();
         let statuses = sessions.iter().map(|one| one.status());
         statuses
             .filter(|status| caller.is_owner || status.uid == caller.uid)
@@ -485,19 +505,20 @@ impl SessionManager {
         self.context.clock.utc()
     }
 
-    /// Returns what the tasks of all slots use.
-    pub fn usages(&self) -> Vec<SlotUsage> {
-        let sessions = self.sessions.lock();
-        let usages = sessions.iter().filter(|one| one.is_recording()).map(|one| {
-            one.read(|shared| {
-                Some(SlotUsage {
-                    slot: shared.description.slot.clone(),
-                    uid: shared.description.uid,
-                    peaks: shared.peaks.clone()?,
-                })
+    /// Returns the sessions that record. Never waits for the disk: the sampler calls it.
+    pub fn recordings(&self) -> Vec<SlotRecording> {
+        let sessions = self.sessions.lock().clone();
+        let recording = sessions.iter().filter(|one| one.is_recording());
+        let recordings = recording.map(|one| {
+            one.read(|shared| SlotRecording {
+                slot: shared.description.slot.clone(),
+                user: one.user.clone(),
+                upload: shared.upload.clone(),
+                recorded_until: shared.recorded_until,
+                peaks: shared.peaks.clone(),
             })
         });
-        usages.flatten().collect()
+        recordings.collect()
     }
 
     /// Writes everything up to now to the spools. Returns whether all recorders did so in time.
@@ -594,4 +615,102 @@ pub fn is_recorded_in(dir: &Path, identity: &crate::SessionIdentity) -> bool {
     let mut descriptions =
         entries.filter_map(|entry| SessionDir::existing(entry.path()).read_description().ok());
     descriptions.any(|one| one.identity == *identity && one.requested_end.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use pegel_metric::SystemClock;
+    use pegel_store::StoreOptions;
+    use pegel_testkit::TempDir;
+
+    use super::*;
+    use crate::identity::SessionIdentity;
+
+    #[derive(Debug)]
+    struct IdleHost;
+
+    impl SessionHost for IdleHost {
+        fn snapshot(&self) -> Option<Arc<str>> {
+            None
+        }
+
+        fn sample_now(&self) {}
+
+        fn scheduled_events(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    fn manager(dir: &TempDir) -> SessionManager {
+        SessionManager::open(SessionContext {
+            dir: dir.join("sessions"),
+            node: "n1".to_owned(),
+            version: "1.2.3".to_owned(),
+            settings: SessionSettings::default(),
+            store: Store::open(StoreOptions::new(dir.join("store"))).expect("a store"),
+            clock: Arc::new(SystemClock),
+            supervisor: Supervisor::default(),
+            host: Arc::new(IdleHost),
+            root: "/".into(),
+            ends_with_agent: false,
+        })
+    }
+
+    fn add_stored(manager: &SessionManager, number: usize) {
+        let dir = manager.context.dir.join(format!("{number:08}"));
+        let dir = SessionDir::create(dir).expect("made");
+        let record = SessionRecord::open(&dir.spool(), 1 << 20).expect("a record");
+        let description = SessionDescription {
+            uid: 7,
+            slot: DEFAULT_SLOT.to_owned(),
+            identity: SessionIdentity {
+                workflow: "w".to_owned(),
+                task: number.to_string(),
+                attempt: "1".to_owned(),
+            },
+            place: RecordPlace::Directory("/records".into()),
+            endpoints: StorageEndpoints::default(),
+            begin: 1_000,
+            task: None,
+            task_end: None,
+            task_exit: None,
+            requested_end: None,
+            is_stored: true,
+        };
+        let session = Session::new(manager.context.clone(), dir, description, record);
+        manager.sessions.lock().push(Arc::new(session));
+    }
+
+    #[test]
+    fn the_sampler_does_not_wait_while_files_of_sessions_are_removed() {
+        let dir = TempDir::new();
+        let manager = Arc::new(manager(&dir));
+        (0..STORED_MAX + 2).for_each(|number| add_stored(&manager, number));
+        let removed = Mutex::new(Vec::new());
+        manager.remove_oldest_stored_with(&|session_dir| {
+            let (read, answered) = mpsc::channel();
+            let of_sampler = manager.clone();
+            thread::spawn(move || {
+                let owner = SessionCaller {
+                    uid: 0,
+                    is_owner: true,
+                };
+                let statuses = of_sampler.statuses(owner).len();
+                let _ = read.send((statuses, of_sampler.recordings().len()));
+            });
+            let seen = answered.recv_timeout(Duration::from_secs(20));
+            let number = dir_number(session_dir.path());
+            removed.lock().push((number, seen));
+            session_dir.remove()
+        });
+        let seen = Ok((STORED_MAX, 0));
+        let expected = [(Some(0), seen), (Some(1), seen)];
+        assert_eq!(removed.into_inner(), expected, "a reader waited");
+        let left = manager.session_dirs();
+        assert_eq!(left.len(), STORED_MAX);
+        assert_eq!(dir_number(&left[0]), Some(2));
+    }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use pegel_config::UserInfo;
 use pegel_metric::Millis;
 
 use crate::description::{RequestedEnd, SessionDescription, SessionDir};
@@ -24,6 +25,8 @@ use crate::upload::UploadStatus;
 pub(crate) struct Session {
     pub(crate) context: Arc<SessionContext>,
     pub(crate) dir: SessionDir,
+    /// The name of its user, for the sampler, which must not read files.
+    pub(crate) user: String,
     /// Locked while a block is written. Requests never lock it.
     pub(crate) record: Mutex<SessionRecord>,
     pub(crate) spool: SharedSpool,
@@ -67,6 +70,7 @@ impl Session {
         record: SessionRecord,
     ) -> Session {
         let spool = record.spool();
+        let user = UserInfo::lookup(description.uid).short_name();
         let shared = SessionShared {
             is_ended: record.has_ended(),
             recorded_until: record.samples_end(),
@@ -86,6 +90,7 @@ impl Session {
         Session {
             context,
             dir,
+            user,
             record: Mutex::new(record),
             spool,
             shared: Mutex::new(shared),

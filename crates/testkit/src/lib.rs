@@ -4,6 +4,7 @@
 
 mod agent_process;
 mod alone;
+mod blocked_file;
 mod browser_page;
 mod c_library;
 mod certificate_signer;
@@ -44,6 +45,7 @@ mod write_receiver;
 
 pub use agent_process::{AgentBuilder, AgentEndpoint, AgentProcess};
 pub use alone::run_alone;
+pub use blocked_file::BlockedFile;
 pub use browser_page::BrowserPage;
 pub use c_library::c_library;
 pub use certificate_signer::CertificateSigner;

@@ -32,4 +32,4 @@ pub use settings::{
     CHILDREN_MAX, CertificateFingerprint, DEFAULT_PORT, ParentAddress, TreeSettings,
 };
 pub use tick_reader::{SelectPartialsError, select_partials};
-pub use tree::{RunningTree, Tree, TreeOptions};
+pub use tree::{RunningTree, Tree, TreeCredentialReloader, TreeOptions};

@@ -266,6 +266,25 @@ pub struct RunningTree {
     ticks: Option<RestartedThread>,
 }
 
+/// Reloads the credentials of a tree. It is a handle of its own, so that no lock of the tree is
+/// held meanwhile.
+pub struct TreeCredentialReloader(Arc<TreeContext>);
+
+impl TreeCredentialReloader {
+    /// Reads certificates and token again now. If that fails, the old ones stay in force and the
+    /// error is logged. Blocks.
+    pub fn reload_now(&self) {
+        self.0.reloadable.refresh(true);
+    }
+}
+
+impl fmt::Debug for TreeCredentialReloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeCredentialReloader")
+            .finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for RunningTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningTree").finish_non_exhaustive()
@@ -295,10 +314,8 @@ impl RunningTree {
         })
     }
 
-    /// Reads certificates and token again now. If that fails, the old ones stay in force and the
-    /// error is logged. Blocks.
-    pub fn reload_credentials(&self) {
-        self.context.reloadable.refresh(true);
+    pub fn reload(&self) -> TreeCredentialReloader {
+        TreeCredentialReloader(self.context.clone())
     }
 
     /// Returns whether a parent is connected; `None` without parents.

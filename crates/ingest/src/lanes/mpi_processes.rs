@@ -5,6 +5,8 @@
 //! after its lane was removed.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use pegel_config::UserInfo;
@@ -29,18 +31,19 @@ const SHOWN_MAX: usize = 16_384;
 /// The MPI processes of this node.
 #[derive(Debug, Default)]
 pub struct MpiProcesses {
-    lanes: Mutex<HashMap<LaneId, MpiLane>>,
-    /// With the time when their lanes were removed.
-    ended: Mutex<VecDeque<(Millis, MpiRank)>>,
+    /// Locked only to copy or to change pointers: the program sampler locks it.
+    lanes: Mutex<HashMap<LaneId, Arc<MpiLane>>>,
+    /// With the time when their lanes were removed. Locked as `lanes` is.
+    ended: Mutex<VecDeque<(Millis, Arc<MpiRank>)>>,
 }
 
 /// A lane with MPI state.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct MpiLane {
     reader: MpiStateReader,
     header: LaneHeader,
     owner: u32,
-    has_ended: bool,
+    has_ended: AtomicBool,
 }
 
 impl MpiProcesses {
@@ -51,48 +54,51 @@ impl MpiProcesses {
                 reader,
                 header: file.header().clone(),
                 owner: file.owner(),
-                has_ended: false,
+                has_ended: AtomicBool::new(false),
             };
-            self.lanes.lock().insert(file.header().id, lane);
+            self.lanes.lock().insert(file.header().id, Arc::new(lane));
         }
     }
 
     pub(super) fn set_ended(&self, id: &LaneId) {
-        if let Some(lane) = self.lanes.lock().get_mut(id) {
-            lane.has_ended = true;
+        if let Some(lane) = self.lanes.lock().get(id) {
+            lane.has_ended.store(true, Ordering::Relaxed);
         }
     }
 
     /// Removes a lane; keeps what is known if its process ended without `MPI_Finalize`.
     pub(super) fn remove(&self, id: &LaneId, now: Millis) {
-        let Some(lane) = self.lanes.lock().remove(id) else {
+        let removed = self.lanes.lock().remove(id);
+        let Some(lane) = removed else {
             return;
         };
         let rank = lane.rank(now, &ProcessFiles::open());
         let is_kept = |rank: &MpiRank| rank.has_ended && rank.phase != RankPhase::Finalized;
         if let Some(rank) = rank.filter(is_kept) {
             let mut ended = self.ended.lock();
-            ended.push_back((now, rank));
+            ended.push_back((now, Arc::new(rank)));
             while ended.len() > ENDED_MAX {
                 ended.pop_front();
             }
         }
     }
 
-    /// Returns the processes, or those of one user, as they are now. Reads files.
+    /// Returns the processes, or those of one user, as they are now. Reads files, without a lock.
     pub fn ranks(&self, uid: Option<u32>, now: Millis) -> Vec<MpiRank> {
-        let is_shown = |owner: u32| uid.is_none_or(|uid| uid == owner);
-        // The files are read without the lock.
-        let lanes = self.lanes.lock();
-        let lanes: Vec<MpiLane> = { lanes.values() }
-            .filter(|lane| is_shown(lane.owner))
-            .take(SHOWN_MAX)
-            .cloned()
-            .collect();
         let files = ProcessFiles::open();
-        let mut ranks: Vec<MpiRank> = { lanes.iter() }
-            .filter_map(|lane| lane.rank(now, &files))
-            .collect();
+        self.ranks_read_by(uid, now, |lane| lane.rank(now, &files))
+    }
+
+    /// Like [`ranks`](MpiProcesses::ranks), with the function that reads a lane.
+    fn ranks_read_by(
+        &self,
+        uid: Option<u32>,
+        now: Millis,
+        read: impl FnMut(&MpiLane) -> Option<MpiRank>,
+    ) -> Vec<MpiRank> {
+        let is_shown = |owner: u32| uid.is_none_or(|uid| uid == owner);
+        let lanes = self.shown_lanes(is_shown);
+        let mut ranks: Vec<MpiRank> = lanes.iter().map(|lane| &**lane).filter_map(read).collect();
         let mut names: HashMap<u32, String> = HashMap::new();
         for rank in &mut ranks {
             rank.user = names
@@ -100,11 +106,22 @@ impl MpiProcesses {
                 .or_insert_with_key(|uid| user_name(*uid))
                 .clone();
         }
+        let ended = self.shown_ended(is_shown, now);
+        ranks.extend(ended.iter().map(|rank| (**rank).clone()));
+        ranks
+    }
+
+    fn shown_lanes(&self, is_shown: impl Fn(u32) -> bool) -> Vec<Arc<MpiLane>> {
+        let lanes = self.lanes.lock();
+        let shown = lanes.values().filter(|lane| is_shown(lane.owner));
+        shown.take(SHOWN_MAX).cloned().collect()
+    }
+
+    fn shown_ended(&self, is_shown: impl Fn(u32) -> bool, now: Millis) -> Vec<Arc<MpiRank>> {
         let mut ended = self.ended.lock();
         ended.retain(|(since, _)| (0..ENDED_SHOWN_MS).contains(&(now - since)));
-        let shown = ended.iter().filter(|(_, rank)| is_shown(rank.uid));
-        ranks.extend(shown.map(|(_, rank)| rank.clone()));
-        ranks
+        let ranks = ended.iter().map(|(_, rank)| rank);
+        ranks.filter(|rank| is_shown(rank.uid)).cloned().collect()
     }
 }
 
@@ -153,7 +170,7 @@ impl MpiLane {
                 MpiPhase::Running => RankPhase::Running,
                 MpiPhase::Finalized => RankPhase::Finalized,
             },
-            has_ended: self.has_ended || is_gone,
+            has_ended: self.has_ended.load(Ordering::Relaxed) || is_gone,
             age,
             collective_seconds: collective_seconds(&state, &threads),
             state: seen.state,
@@ -237,4 +254,62 @@ fn comms(state: &MpiState) -> Vec<RankComm> {
         last_function: comm.last_function.clone(),
     });
     comms.filter(|comm| !comm.is_self).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use pegel_lane::ProcessLanes;
+    use pegel_lane::reader::LaneFile;
+    use pegel_testkit::{TempDir, open_lanes};
+
+    use super::*;
+
+    fn lane_in(dir: &TempDir) -> LaneFile {
+        let area = ProcessLanes::in_directory(dir.path()).mpi_state();
+        area.expect("made").begin(2, 7, 11);
+        open_lanes(dir.path()).pop().expect("a lane")
+    }
+
+    #[test]
+    fn lanes_come_and_go_while_a_reader_hangs() {
+        let (dir, other_dir) = (TempDir::new(), TempDir::new());
+        let (lane, other) = (lane_in(&dir), lane_in(&other_dir));
+        let processes = Arc::new(MpiProcesses::default());
+        processes.add(&lane);
+        let (begin, begun) = mpsc::channel();
+        let (resume, resumed) = mpsc::channel::<()>();
+        let reader = {
+            let processes = processes.clone();
+            std::thread::spawn(move || {
+                let read = |lane: &MpiLane| {
+                    begin.send(()).expect("the test waits");
+                    // Ends with an error if the test ends early.
+                    let _ = resumed.recv();
+                    lane.rank(0, &ProcessFiles::open())
+                };
+                processes.ranks_read_by(None, 0, read).len()
+            })
+        };
+        begun.recv().expect("it reads");
+        let (change, changed) = mpsc::channel();
+        let sampler = {
+            let processes = processes.clone();
+            std::thread::spawn(move || {
+                processes.add(&other);
+                processes.set_ended(&other.header().id);
+                processes.remove(&lane.header().id, 0);
+                let _ = change.send(());
+            })
+        };
+        let sampled = changed.recv_timeout(Duration::from_secs(20));
+        drop(resume);
+        assert_eq!(reader.join().expect("no panic"), 1);
+        sampler.join().expect("no panic");
+        assert_eq!(sampled, Ok(()), "the program sampler waited for a reader");
+        let left = processes.ranks(None, 0);
+        assert_eq!((left.len(), left[0].has_ended), (1, true));
+    }
 }

@@ -75,33 +75,26 @@ impl AnnotationFile {
             tracing::error!(path = %file.path.display(), lines = unread, "malformed annotations skipped; a copy of the file is kept in aside/");
         }
         if unread > 0 || whole < bytes.len() {
-            file.rewrite(&notes)?;
+            file.rewrite(&lines_of(notes.values())?)?;
         }
         Ok((file, notes))
     }
 
-    pub(super) fn set(&mut self, note: &Annotation) -> io::Result<()> {
-        self.append(&AnnotationRecord::of(note))
-    }
-
-    pub(super) fn delete(&mut self, key: &AnnotationKey) -> io::Result<()> {
-        self.append(&AnnotationRecord::Delete(key.clone()))
-    }
-
-    /// Deletes several annotations with one write.
-    pub(super) fn delete_all(&mut self, keys: &[AnnotationKey]) -> io::Result<()> {
+    /// Deletes annotations, then sets one, with one write and one sync.
+    pub(super) fn change(
+        &mut self,
+        deleted: &[AnnotationKey],
+        set: Option<&Annotation>,
+    ) -> io::Result<()> {
         let mut lines = Vec::new();
-        for key in keys {
+        for key in deleted {
             lines.extend(to_line(&AnnotationRecord::Delete(key.clone()))?);
         }
-        self.append_lines(&lines)
+        lines.extend(lines_of(set)?);
+        self.append(&lines)
     }
 
-    fn append(&mut self, entry: &AnnotationRecord) -> io::Result<()> {
-        self.append_lines(&to_line(entry)?)
-    }
-
-    fn append_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let file = match &mut self.handle {
             Some(file) => file,
             none => {
@@ -125,16 +118,9 @@ impl AnnotationFile {
         self.len > COMPACT_BYTES_MIN && self.len > 2 * live_bytes as u64
     }
 
-    /// Replaces the file by one with only the current annotations.
-    pub(super) fn rewrite(
-        &mut self,
-        notes: &BTreeMap<AnnotationKey, Annotation>,
-    ) -> io::Result<()> {
+    /// Replaces the file by one with only the given lines: those of the current annotations.
+    pub(super) fn rewrite(&mut self, lines: &[u8]) -> io::Result<()> {
         let temporary = self.path.with_extension("jsonl.new");
-        let mut bytes = Vec::new();
-        for note in notes.values() {
-            bytes.extend(to_line(&AnnotationRecord::of(note))?);
-        }
         let mut options = fs::OpenOptions::new();
         set_private_mode(&mut options);
         let mut file = options
@@ -142,14 +128,14 @@ impl AnnotationFile {
             .write(true)
             .truncate(true)
             .open(&temporary)?;
-        file.write_all(&bytes)?;
+        file.write_all(lines)?;
         file.sync_all()?;
         fs::rename(&temporary, &self.path)?;
         if let Some(dir) = self.path.parent() {
             fs::File::open(dir)?.sync_all()?;
         }
         self.handle = None;
-        self.len = bytes.len() as u64;
+        self.len = lines.len() as u64;
         Ok(())
     }
 
@@ -171,6 +157,15 @@ impl AnnotationFile {
 
 fn set_private_mode(options: &mut fs::OpenOptions) {
     options.mode(0o600);
+}
+
+/// Returns the lines that set annotations.
+pub(super) fn lines_of<'a>(notes: impl IntoIterator<Item = &'a Annotation>) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for note in notes {
+        lines.extend(to_line(&AnnotationRecord::of(note))?);
+    }
+    Ok(lines)
 }
 
 fn to_line(entry: &AnnotationRecord) -> io::Result<Vec<u8>> {
@@ -229,9 +224,9 @@ mod tests {
         let dir = TempDir::new();
         let (mut file, _) = AnnotationFile::open(dir.path()).expect("opens");
         for second in 1..=3 {
-            file.set(&note(second)).expect("written");
+            file.change(&[], Some(&note(second))).expect("written");
         }
-        file.delete(&("0A".into(), 2_000)).expect("written");
+        file.change(&[("0A".into(), 2_000)], None).expect("written");
         let whole = fs::read(dir.join(FILE_NAME)).expect("read");
         let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
         for len in 0..=whole.len() {
@@ -241,7 +236,7 @@ mod tests {
             let (mut file, notes) = AnnotationFile::open(dir.path()).expect("opens");
             let found: Vec<i64> = notes.values().map(|note| note.start_time).collect();
             assert_eq!(found, expected, "cut at {len}");
-            file.set(&note(9)).expect("written");
+            file.change(&[], Some(&note(9))).expect("written");
             let (_, notes) = AnnotationFile::open(dir.path()).expect("opens");
             assert_eq!(
                 notes.len(),
@@ -256,7 +251,7 @@ mod tests {
     fn damage_is_kept_aside() {
         let dir = TempDir::new();
         let (mut file, _) = AnnotationFile::open(dir.path()).expect("opens");
-        file.set(&note(1)).expect("written");
+        file.change(&[], Some(&note(1))).expect("written");
         drop(file);
         let mut bytes = b"nonsense\n".to_vec();
         bytes.extend(fs::read(dir.join(FILE_NAME)).expect("read"));

@@ -6,12 +6,13 @@
 //! it was placed. Marks expire with the samples of the store, and where there is no room, the
 //! oldest mark of the same sender is removed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pegel_metric::Millis;
 use serde::Serialize;
 
 use super::{
-    Annotation, AnnotationEditor, AnnotationIndex, AnnotationKey, AnnotationUpdate, Annotations,
-    may_change, write_error,
+    Annotation, AnnotationEditor, AnnotationIndex, AnnotationUpdate, Annotations, may_change,
 };
 use crate::error::OpentsdbError;
 
@@ -56,6 +57,37 @@ pub struct MarkCounts {
     pub evicted: u64,
 }
 
+/// The counters behind [`MarkCounts`]: the sampler reads them without a lock.
+#[derive(Debug, Default)]
+pub(super) struct AtomicMarkCounts {
+    stored: AtomicU64,
+    expired: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl AtomicMarkCounts {
+    pub(super) fn add_stored(&self) {
+        self.stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_evicted(&self, count: usize) {
+        self.evicted.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn add_expired(&self, count: usize) {
+        self.expired.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> MarkCounts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        MarkCounts {
+            stored: of(&self.stored),
+            expired: of(&self.expired),
+            evicted: of(&self.evicted),
+        }
+    }
+}
+
 /// Selects the running phases that an end without a start may refer to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PhaseFilter<'a> {
@@ -78,15 +110,15 @@ impl PhaseFilter<'_> {
 
 impl Annotations {
     pub fn mark_counts(&self) -> MarkCounts {
-        self.lock().counts
+        self.counts.read()
     }
 
     /// Returns the global annotations, marks and phases that overlap a time range, oldest first: at
     /// most `max`, the newest of them, and the number of others.
     pub fn overlapping(&self, start: Millis, end: Millis, max: usize) -> (Vec<Annotation>, usize) {
-        let inner = self.lock();
+        let index = self.index.read();
         let until = (String::new(), end);
-        let earlier = inner.by_key.range(..=until).rev();
+        let earlier = index.by_key.range(..=until).rev();
         let overlaps = |note: &&Annotation| match (note.end(), note.mark_kind()) {
             (None, Some(MarkKind::Phase)) => true,
             (None, _) => note.start() >= start,
@@ -107,26 +139,16 @@ impl Annotations {
     /// Removes marks and phases that ended, or began without an end, before the retention time.
     pub fn expire_marks(&self, now: Millis) -> Result<(), OpentsdbError> {
         let before = now.saturating_sub(self.retention);
-        let mut inner = self.lock();
-        if before < inner.expired_before.saturating_add(EXPIRY_INTERVAL) {
+        let mut writer = self.writer()?;
+        if before < writer.expired_before.saturating_add(EXPIRY_INTERVAL) {
             return Ok(());
         }
-        inner.expired_before = before;
+        writer.expired_before = before;
         let is_old = |note: &Annotation| note.end().unwrap_or_else(|| note.start()) < before;
-        let expired = inner.by_key.iter();
-        let expired = expired.filter(|(_, note)| note.mark_kind().is_some() && is_old(note));
-        let expired: Vec<AnnotationKey> = expired.map(|(key, _)| key.clone()).collect();
-        if expired.is_empty() {
-            return Ok(());
-        }
-        inner.file()?.delete_all(&expired).map_err(write_error)?;
-        for key in &expired {
-            if let Some(old) = inner.by_key.remove(key) {
-                inner.bytes -= old.bytes();
-                inner.counts.expired += 1;
-            }
-        }
-        inner.compact();
+        let is_expired = |note: &Annotation| note.mark_kind().is_some() && is_old(note);
+        let expired = self.index.read().keys(|_, note| is_expired(note));
+        self.remove_all(&mut writer, &expired)?;
+        self.counts.add_expired(expired.len());
         Ok(())
     }
 }
@@ -191,25 +213,6 @@ impl AnnotationIndex {
             let message = format!("no running phase {:?}", filter.name);
             OpentsdbError::new(404, message).with_details("it has no start, or it ended already")
         })
-    }
-
-    /// Removes the oldest mark of a sender, except the one with the given key. Returns false if
-    /// there is none.
-    pub(super) fn remove_oldest_mark(
-        &mut self,
-        except: &AnnotationKey,
-        writer: Option<&str>,
-    ) -> Result<bool, OpentsdbError> {
-        let is_candidate = |(key, note): &(&AnnotationKey, &Annotation)| {
-            note.mark_kind().is_some() && note.writer.as_deref() == writer && *key != except
-        };
-        let Some(key) = { self.by_key.iter().find(is_candidate) }.map(|(key, _)| key.clone())
-        else {
-            return Ok(false);
-        };
-        self.remove(&key)?;
-        self.counts.evicted += 1;
-        Ok(true)
     }
 }
 

@@ -2,35 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use pegel_metric::Millis;
 
-use super::{Annotation, AnnotationIndex, Annotations, MarkCounts, MarkKind};
+use super::{Annotation, Annotations, MarkKind};
 
 impl Annotations {
     /// Returns annotations that cannot be changed. Of several with one series and time, the later
     /// ones are found at the next milliseconds.
     pub fn read_only(list: impl IntoIterator<Item = Annotation>) -> Annotations {
         let mut by_key = BTreeMap::new();
-        let mut bytes = 0;
         for note in list {
             let mut key = (note.tsuid.clone(), note.start());
             while by_key.contains_key(&key) {
                 key.1 += 1;
             }
-            bytes += note.bytes();
             by_key.insert(key, note);
         }
-        Annotations {
-            index: Mutex::new(AnnotationIndex {
-                by_key,
-                bytes,
-                file: None,
-                counts: MarkCounts::default(),
-                expired_before: 0,
-            }),
-            retention: Millis::MAX,
-        }
+        Annotations::new(None, by_key)
     }
 
     /// Returns all annotations, of series and global ones, that overlap a range of time.
@@ -40,7 +28,7 @@ impl Annotations {
             let last = note.end().unwrap_or_else(|| note.start());
             note.start() <= end && (is_open || last >= start)
         };
-        let index = self.lock();
+        let index = self.index.read();
         index.by_key.values().filter(overlaps).cloned().collect()
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
+use crate::guard::Caller;
 use crate::json_response::{JSON, json_response};
 
 const ACCEPTS: &str = "{\"match\": \"loss*{rank=\\\"0\\\"}\", \"min\": 0, \"max\": 100}; without min and max the series is hidden";
@@ -61,6 +62,7 @@ pub(super) async fn one(
 /// Adds or replaces a filter. It is durable when the response is sent.
 pub(super) async fn set(
     Extension(context): SharedContext,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> HandlerResult {
@@ -71,18 +73,19 @@ pub(super) async fn set(
     let store = context.agent.store.clone();
     let reply = json_reply(&filter_json(&filter));
     let written = move || store.set_read_filter(filter).map_err(filter_error);
-    context.executor.write(written).await?;
+    context.executor.change(caller.rights, written).await?;
     Ok(reply)
 }
 
 pub(super) async fn remove(
     Extension(context): SharedContext,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
 ) -> HandlerResult {
     let store = context.agent.store.clone();
     let removed = name.clone();
     let written = move || store.remove_read_filter(&removed).map_err(filter_error);
-    match context.executor.write(written).await? {
+    match context.executor.change(caller.rights, written).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(unknown(&name)),
     }

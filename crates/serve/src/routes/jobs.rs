@@ -149,7 +149,7 @@ pub(super) async fn report(
     let now = context.agent.clock.utc();
     let jobs = context.agent.jobs.clone();
     let work = move || jobs.report(uid, &report, now).map_err(refused_report);
-    context.executor.write(work).await?;
+    context.executor.change(caller.rights, work).await?;
     Ok(accepted())
 }
 

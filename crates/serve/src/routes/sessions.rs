@@ -17,7 +17,7 @@ fn json_reply(value: &Value) -> Response {
     json_response(StatusCode::OK, JSON, value.to_string())
 }
 
-/// Executes a call on a blocking thread: it may wait for the disk.
+/// Executes a call on a blocking thread. All but the list may wait for the disk.
 async fn execute(
     context: SharedContext,
     caller: Caller,
@@ -42,7 +42,12 @@ async fn execute(
             ApiError::new(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), message)
         })
     };
-    Ok(json_reply(&context.executor.write(work).await?))
+    let rights = caller.rights;
+    let answer = match call {
+        SessionCall::List => context.executor.read_latest(rights, work).await?,
+        _ => context.executor.change(rights, work).await?,
+    };
+    Ok(json_reply(&answer))
 }
 
 pub(super) async fn list(

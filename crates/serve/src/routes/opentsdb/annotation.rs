@@ -141,7 +141,7 @@ async fn run(
     work: impl FnOnce(&QueryHttpRequest, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,
 ) -> HandlerResult {
     let context = asked.context.clone();
-    let done = context.executor.read_latest(asked.rights, move || {
+    let done = context.executor.change(asked.rights, move || {
         let body = asked.plain_body()?;
         let bytes = RECORD_BYTES + body.len() + asked.uri.query().unwrap_or_default().len();
         let done = asked.charge(bytes).and_then(|()| work(&asked, body));

@@ -1,19 +1,25 @@
 //! Annotations: created by a client, stored, and shown by Grafana.
 
+use pegel_testkit::BlockedFile;
 use serde_json::{Value, json};
 
 use super::grafana::{BrowserSeries, GoAnnotation, GoSeries};
 use super::{ask, server};
 use crate::support::{RawConnection, TestServer};
 
-/// Returns the status and body of a request with any method.
-fn send(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
+/// Sends a request with any method.
+fn begin(server: &TestServer, method: &str, path: &str, body: &str) -> RawConnection {
     let mut client = RawConnection::new(server.tcp());
     client.send(&format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     ));
-    let answer = client.rest();
+    client
+}
+
+/// Returns the status and body of a request with any method.
+fn send(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let answer = begin(server, method, path, body).rest();
     let status = answer
         .split(' ')
         .nth(1)
@@ -21,6 +27,36 @@ fn send(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Valu
         .expect("a status");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+#[test]
+fn changes_that_wait_for_a_hanging_disk_delay_no_reader() {
+    let (server, _) = server(|_| {});
+    let path = server.store.status().dir.join("annotations.jsonl");
+    let mut file = BlockedFile::replace(path);
+    let change = |second: u32| format!(r#"{{"startTime":{second},"description":"x"}}"#);
+    // More than run at a time, of reads and on the server's threads.
+    let hanging: Vec<RawConnection> = (1..=8)
+        .map(|second| begin(&server, "POST", "/api/annotation", &change(second)))
+        .collect();
+    let (status, refused) = send(&server, "POST", "/api/annotation", &change(9));
+    let details = refused["error"]["details"].as_str().unwrap_or_default();
+    assert!(
+        status == 503 && details.contains("does not respond"),
+        "{status} {refused}"
+    );
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/metrics", 200),
+        ("/status", 200),
+        ("/api/v1/values", 200),
+        ("/api/v1/marks?start=-1h", 200),
+        ("/api/annotation?start_time=1", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    file.resume();
+    drop(hanging);
 }
 
 #[test]
