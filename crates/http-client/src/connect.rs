@@ -1,8 +1,8 @@
-//! Connections to servers that a configuration names: name resolution, and the authorities that a
-//! server's certificate must come from.
+//! Connections to servers that a configuration names, and the authorities that a server's
+//! certificate must come from.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +13,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use crate::resolve::resolve;
+
 /// Where distributions keep the certificates of authorities.
 const CA_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -21,8 +23,6 @@ const CA_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 const CA_BYTES_MAX: u64 = 4 << 20;
-/// The most addresses of a name that are tried.
-const ADDRESSES_MAX: usize = 8;
 
 /// How the certificate of a server is verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,10 +36,8 @@ pub struct ServerTrust {
 /// Connects to the first address of a host that accepts. Names are resolved each time, so that a
 /// server that moved is found.
 pub fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let addresses = (host, port).to_socket_addrs()?;
-    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
+    for address in resolve(host, port, deadline)? {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());

@@ -13,7 +13,6 @@ use std::time::Duration;
 use pegel_query::QueryEngine;
 use pegel_query::promql::{NodeLabels, StoreSource};
 use pegel_store::Store;
-use pegel_supervisor::{ThreadFailure, panic_message};
 use pegel_tree_protocol::LocalServer;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -229,25 +228,14 @@ fn bind_all(
 /// Runs a task that ends only when the server stops; any other end is reported as a failure of the
 /// agent. Must be called inside the runtime.
 fn supervise(
-    name: &str,
+    name: &'static str,
     task: impl Future<Output = ()> + Send + 'static,
     context: &ServerContext,
 ) -> JoinHandle<()> {
     let supervisor = context.agent.store.supervisor().clone();
-    let (name, stage) = (name.to_owned(), context.stage.clone());
-    tokio::spawn(async move {
-        let panic = match tokio::spawn(task).await {
-            Ok(()) if *stage.borrow() > ShutdownStage::Serving => return,
-            Ok(()) => None,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => Some(panic_message(&*panic)),
-                // The runtime is shutting down.
-                Err(_) => return,
-            },
-        };
-        let thread = name;
-        supervisor.fail(ThreadFailure { thread, panic });
-    })
+    let stage = context.stage.clone();
+    let is_stopping = move || *stage.borrow() > ShutdownStage::Serving;
+    tokio::spawn(async move { supervisor.task(name, task, is_stopping).await })
 }
 
 /// Reloads the token and the certificates.
