@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pegel_store::{QueryCancellation, QueryError};
+use pegel_store::{QueryCancellation, QueryError, TimeLimit};
 use pegel_tree_protocol::{
     ChildAnswer, FanOut, SelectEnd, SelectReader, SelectRequest, SelectedSeries, TreeCallError,
     TreeRequest, select_part,
@@ -35,6 +35,13 @@ pub(crate) struct FanOutLimits {
     pub deadline: Instant,
     pub bytes_max: usize,
     pub cancellation: QueryCancellation,
+}
+
+impl FanOutLimits {
+    /// Returns the limit on the time for what arrived.
+    pub(crate) fn time(&self) -> TimeLimit {
+        TimeLimit::until(self.deadline, self.cancellation.clone())
+    }
 }
 
 /// The responses of children, and the nodes that were asked, sorted.
@@ -85,12 +92,13 @@ impl ChosenNodes {
             (SELECT_TARGET.to_owned(), request.encode_to_vec().into())
         })?;
         let mut found = Vec::new();
+        let mut limit = limits.time();
         for answer in answers {
-            match read_series(&answer.body) {
+            match read_series(&answer.body, &mut limit)? {
                 Ok((series, end)) => {
                     let late = end.late.iter().map(String::as_str);
                     self.miss(&answer.child, late, accepts);
-                    self.take_series(&answer, series, accepts, &mut found);
+                    self.take_series(&answer, series, accepts, &mut limit, &mut found)?;
                 }
                 Err(problem) => {
                     tracing::warn!(child = answer.child, problem, "response of a node refused");
@@ -267,40 +275,95 @@ impl ChosenNodes {
         is_valid.then_some(host)
     }
 
+    /// Adds the series of nodes that the child speaks for.
     fn take_series(
         &self,
         answer: &ChildAnswer,
         series: Vec<SelectedSeries>,
         accepts: &dyn Fn(&str) -> bool,
+        limit: &mut TimeLimit,
         found: &mut Vec<SelectedSeries>,
-    ) {
+    ) -> Result<(), QueryError> {
         found.reserve(series.len());
+        // The series of one node follow each other, and a check may match an expression.
+        let mut last: Option<(String, Option<String>)> = None;
         for mut series in series {
+            limit.spend(TimeLimit::STEP)?;
             let host = std::mem::take(&mut series.host);
-            if let Some(host) = self.checked_host(answer, host, accepts) {
+            let checked = match &last {
+                Some((known, Some(checked))) if *known == host => Some(checked.clone()),
+                _ => {
+                    let checked = self.checked_host(answer, host.clone(), accepts);
+                    last = Some((host, checked.clone()));
+                    checked
+                }
+            };
+            if let Some(host) = checked {
                 series.host = host;
                 found.push(series);
             }
         }
+        Ok(())
     }
 }
 
-/// Reads the complete response of a child.
-fn read_series(body: &[u8]) -> Result<(Vec<SelectedSeries>, SelectEnd), String> {
+/// The series of a response and its end, or what is wrong with it.
+type ReadResponse = Result<(Vec<SelectedSeries>, SelectEnd), String>;
+
+/// Reads the complete response of a child. Fails after the deadline.
+fn read_series(body: &[u8], limit: &mut TimeLimit) -> Result<ReadResponse, QueryError> {
     let mut found = Vec::new();
     let mut memory = 0;
     for part in SelectReader::new(body) {
-        match part.map_err(|error| error.to_string())?.kind {
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        match part.kind {
             Some(select_part::Kind::Series(series)) => {
-                memory += size_of::<SelectedSeries>() + series.encoded_len();
+                let bytes = series.encoded_len();
+                limit.spend(TimeLimit::STEP + bytes)?;
+                memory += size_of::<SelectedSeries>() + bytes;
                 if memory > RESPONSE_MEMORY_MAX {
-                    return Err("its series take too much memory".to_owned());
+                    return Ok(Err("its series take too much memory".to_owned()));
                 }
                 found.push(series);
             }
-            Some(select_part::Kind::End(end)) => return Ok((found, end)),
+            Some(select_part::Kind::End(end)) => return Ok(Ok((found, end))),
             None => {}
         }
     }
-    Err("the response is truncated".to_owned())
+    Ok(Err("the response is truncated".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_tree_protocol::SelectWriter;
+
+    use super::*;
+
+    #[test]
+    fn a_response_of_many_series_is_not_read_after_the_deadline() {
+        let mut writer = SelectWriter::new(64 << 20);
+        let series = SelectedSeries {
+            text: "m".to_owned(),
+            ..SelectedSeries::default()
+        };
+        for _ in 0..100_000 {
+            writer.series(&series).expect("it fits");
+        }
+        let body = writer.finish(SelectEnd::default());
+        let limits = |deadline| FanOutLimits {
+            deadline,
+            bytes_max: 64 << 20,
+            cancellation: QueryCancellation::default(),
+        };
+        let late = limits(Instant::now() - Duration::from_millis(1));
+        let read = read_series(&body, &mut late.time());
+        assert!(matches!(read, Err(QueryError::TooLong)));
+        let in_time = limits(Instant::now() + Duration::from_secs(60));
+        let read = read_series(&body, &mut in_time.time());
+        let (series, _) = read.expect("in time").expect("complete");
+        assert_eq!(series.len(), 100_000);
+    }
 }
