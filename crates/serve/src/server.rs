@@ -144,17 +144,19 @@ impl BoundServer {
         };
         // Every answer passes the filters of readers.
         let store = self.app.store.for_readers();
+        let mut engine = QueryEngine::new(
+            store.clone(),
+            self.app.annotations.clone(),
+            &self.app.node,
+            self.settings.dragon_compat,
+        );
+        engine.limits.bytes_max = self.settings.query_bytes_max;
         let context = Arc::new(ServerContext {
             promql: self.promql_source_over(&store),
             promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),
-            engine: QueryEngine::new(
-                store.clone(),
-                self.app.annotations.clone(),
-                &self.app.node,
-                self.settings.dragon_compat,
-            ),
+            engine,
             agent: AgentHandles { store, ..self.app },
             participants: Participants::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,

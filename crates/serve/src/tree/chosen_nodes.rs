@@ -20,10 +20,9 @@ pub(crate) const SELECT_TARGET: &str = "/tree/select";
 /// Marks requests of the tree itself: those that a parent passes on for clients never have it.
 pub(crate) const TREE_HEADER: &str = "pegel-tree";
 
-/// The largest response of all nodes together.
-const RESPONSES_BYTES_MAX: usize = 64 << 20;
-/// The memory that the series of one response may take: a series of few bytes takes hundreds.
-const RESPONSE_MEMORY_MAX: usize = 3 * RESPONSES_BYTES_MAX;
+/// The memory that the series of one response may take, in units of the limit on all responses: a
+/// series of few bytes takes hundreds.
+const DECODED_SIZE_MAX: usize = 3;
 /// The part of the time that is left which the nodes below may use: the rest is for the response.
 const NODES_TIME_PERCENT: u32 = 90;
 /// How often a waiting thread checks whether the client is gone.
@@ -72,6 +71,11 @@ impl ChosenNodes {
         chosen
     }
 
+    /// Returns the most bytes of the responses of all nodes to one request.
+    pub(super) fn responses_bytes_max(&self) -> usize {
+        self.access.context.settings.node_responses_bytes_max
+    }
+
     /// Returns whether this agent itself is read.
     pub(crate) fn includes_own(&self) -> bool {
         self.choice.accepts(&self.index.own)
@@ -85,7 +89,7 @@ impl ChosenNodes {
         accepts: &dyn Fn(&str) -> bool,
         limits: &FanOutLimits,
     ) -> Result<Vec<SelectedSeries>, QueryError> {
-        let bytes_max = limits.bytes_max.min(RESPONSES_BYTES_MAX);
+        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
         request.bytes_max = bytes_max as u64;
         let answers = self.ask(accepts, limits, |nodes| {
             request.nodes = nodes.to_vec();
@@ -93,8 +97,9 @@ impl ChosenNodes {
         })?;
         let mut found = Vec::new();
         let mut limit = limits.time();
+        let memory_max = DECODED_SIZE_MAX * self.responses_bytes_max();
         for answer in answers {
-            match read_series(&answer.body, &mut limit)? {
+            match read_series(&answer.body, memory_max, &mut limit)? {
                 Ok((series, end)) => {
                     let late = end.late.iter().map(String::as_str);
                     self.miss(&answer.child, late, accepts);
@@ -177,7 +182,7 @@ impl ChosenNodes {
             deadline: time,
             is_owner: self.access.is_owner,
         };
-        let bytes_max = limits.bytes_max.min(RESPONSES_BYTES_MAX);
+        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
         let canceled = async {
             while !limits.cancellation.is_canceled() {
                 tokio::time::sleep(CANCELLATION_CHECK).await;
@@ -202,9 +207,10 @@ impl ChosenNodes {
         bytes_max: usize,
     ) -> Result<Vec<ChildAnswer>, QueryError> {
         let record = &self.access.record;
+        let bytes_max = bytes_max.min(self.responses_bytes_max());
         for (error, below) in &responses.failed {
             if let TreeCallError::TooLarge { .. } = error {
-                return Err(QueryError::TooLarge(bytes_max.min(RESPONSES_BYTES_MAX)));
+                return Err(QueryError::TooLarge(bytes_max));
             }
             tracing::debug!(%error, "no answer from a node");
             let is_asked = |node: &&String| nodes.binary_search(*node).is_ok();
@@ -213,7 +219,7 @@ impl ChosenNodes {
         let (answers, others): (Vec<_>, Vec<_>) =
             { responses.answers.into_iter() }.partition(|answer| answer.status == 200);
         if others.iter().any(|answer| answer.status == 413) {
-            return Err(QueryError::TooLarge(bytes_max.min(RESPONSES_BYTES_MAX)));
+            return Err(QueryError::TooLarge(bytes_max));
         }
         let children = answers.iter().map(|answer| answer.child.as_str());
         let children: HashSet<&str> = children.collect();
@@ -311,7 +317,11 @@ impl ChosenNodes {
 type ReadResponse = Result<(Vec<SelectedSeries>, SelectEnd), String>;
 
 /// Reads the complete response of a child. Fails after the deadline.
-fn read_series(body: &[u8], limit: &mut TimeLimit) -> Result<ReadResponse, QueryError> {
+fn read_series(
+    body: &[u8],
+    memory_max: usize,
+    limit: &mut TimeLimit,
+) -> Result<ReadResponse, QueryError> {
     let mut found = Vec::new();
     let mut memory = 0;
     for part in SelectReader::new(body) {
@@ -324,7 +334,7 @@ fn read_series(body: &[u8], limit: &mut TimeLimit) -> Result<ReadResponse, Query
                 let bytes = series.encoded_len();
                 limit.spend(TimeLimit::STEP + bytes)?;
                 memory += size_of::<SelectedSeries>() + bytes;
-                if memory > RESPONSE_MEMORY_MAX {
+                if memory > memory_max {
                     return Ok(Err("its series take too much memory".to_owned()));
                 }
                 found.push(series);
@@ -359,10 +369,10 @@ mod tests {
             cancellation: QueryCancellation::default(),
         };
         let late = limits(Instant::now() - Duration::from_millis(1));
-        let read = read_series(&body, &mut late.time());
+        let read = read_series(&body, usize::MAX, &mut late.time());
         assert!(matches!(read, Err(QueryError::TooLong)));
         let in_time = limits(Instant::now() + Duration::from_secs(60));
-        let read = read_series(&body, &mut in_time.time());
+        let read = read_series(&body, usize::MAX, &mut in_time.time());
         let (series, _) = read.expect("in time").expect("complete");
         assert_eq!(series.len(), 100_000);
     }

@@ -13,9 +13,6 @@ use super::chosen_nodes::{ChosenNodes, FanOutLimits};
 use super::host_label::{ADDED_LABELS, HOST, own_with_host, with_host};
 use super::selected_series::SelectedDecoder;
 
-/// The memory of current values and of lists of series.
-const VALUES_BYTES_MAX: usize = 64 << 20;
-
 /// The union of the own store and the chosen nodes. All methods block.
 #[derive(Debug)]
 pub(crate) struct TreeSource {
@@ -70,10 +67,10 @@ impl TreeSource {
         }
         let limits = FanOutLimits {
             deadline,
-            bytes_max: VALUES_BYTES_MAX,
+            bytes_max: self.nodes.responses_bytes_max(),
             cancellation: Default::default(),
         };
-        let mut decoder = SelectedDecoder::new(VALUES_BYTES_MAX, limits.time());
+        let mut decoder = SelectedDecoder::new(limits.bytes_max, limits.time());
         for selected in self.ask(Content::Latest, selector, None, &limits)? {
             let Some((stored, shown)) = shown_series(&mut decoder, &selected, selector)? else {
                 continue;
