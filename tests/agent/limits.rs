@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, ForkedChild, TempDir, check_conserved, eventually,
-    get, need_hardware,
+    AgentAddress, AgentBuilder, AgentProcess, ForkedChild, PLANTED_TOKEN, TempDir, check_conserved,
+    eventually, get, need_hardware, now_millis,
 };
+use pegel_tree_simulator::{ChildSimulation, SimulationPlan};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::PEGEL;
 
@@ -143,6 +145,45 @@ fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
     programs.into_iter().for_each(ForkedChild::kill);
 }
 
+/// More children and unproven peers than there are descriptors.
+#[test]
+fn children_do_not_take_the_descriptors_of_the_log() {
+    let dir = TempDir::new();
+    let builder = PEGEL.agent_after(&dir, "ulimit -n 256");
+    let config = "keep: {memory: 1s}\nrate: 100ms\ntree: {accept: '127.0.0.1:0', interval: 1s}\n";
+    let agent = builder.config(config).start();
+    let limited = status(&agent);
+    assert_eq!(limited["limits"]["open_files"], 256);
+    eventually("the message", || {
+        let said = agent.stderr();
+        let is_there = said.contains("open files are limited to 256") && said.contains(" children");
+        is_there.then_some(()).ok_or(said)
+    });
+    let address = limited["tree"]["accepts"].as_str().expect("an address");
+    let address: std::net::SocketAddr = address.parse().expect("an address");
+    let runtime = Runtime::new().expect("a runtime");
+    let plan = SimulationPlan {
+        address,
+        token: Some(PLANTED_TOKEN.to_owned()),
+        prefix: "n".to_owned(),
+        children: 200,
+        ramp: Duration::from_secs(1),
+    };
+    let children = ChildSimulation::start(runtime.handle(), plan);
+    eventually("some children are accepted, and others are refused", || {
+        let found = (children.connected(), children.ended());
+        (found.0 >= 4 && found.1 > 0).then_some(()).ok_or(found)
+    });
+    let bound = Duration::from_secs(20);
+    let peers = (0..200).filter_map(|_| TcpStream::connect_timeout(&address, bound).ok());
+    let peers: Vec<TcpStream> = peers.collect();
+    crowd_and_check(&agent, 200);
+    assert!(status(&agent)["tree"]["children"].as_u64() < Some(64));
+    drop(peers);
+    drop(children);
+    assert_conserved(&agent);
+}
+
 /// Returns a fixture tree in which the agent is in a cgroup with a limit.
 fn machine(version: u8, limit: &str) -> TempDir {
     let root = TempDir::new();
@@ -268,6 +309,61 @@ fn the_agent_survives_a_flood_under_a_real_memory_limit() {
         assert_conserved(&agent);
         assert!(agent.stop().code() == Some(0));
     }
+}
+
+#[test]
+fn queries_fit_into_a_real_memory_limit() {
+    let cgroup = RealCgroup::new(32);
+    if need_hardware(cgroup.is_some(), "cgroup that may be limited").is_none() {
+        return;
+    }
+    let cgroup = cgroup.expect("it is there");
+    let dir = TempDir::new();
+    let enter = format!("echo $$ > {}", cgroup.0.join("cgroup.procs").display());
+    let mut agent = agent_after(&dir, &enter).start();
+    let statsd = agent.endpoint.json["statsd"]["udp"][0].as_str();
+    let statsd = statsd.expect("an address").to_owned();
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let count = "/api/v1/query?query=count(%7B__name__=~%22wide.*%22%7D)";
+    eventually("there are many series", || {
+        for at in 0..2_000 {
+            let line = format!("wide_{at}:1|c\n");
+            let _ = sender.send_to(line.as_bytes(), &statsd);
+        }
+        let answer = agent.get(count).json();
+        let found = answer["data"]["result"][0]["value"][1].as_str();
+        let found = found.and_then(|text| text.parse::<f64>().ok());
+        found
+            .filter(|found| *found >= 1_500.0)
+            .ok_or(answer.to_string())
+    });
+    // With one value of 8 bytes for each step and series, a result takes 160 MB.
+    let end = now_millis() / 1_000;
+    let range = format!("start={}&end={end}&step=1", end - 10_000);
+    let wide = "%7B__name__=~%22wide.*%22%7D";
+    let paths = [
+        format!("/api/v1/query_range?query={wide}&{range}"),
+        format!("/api/v1/query_range?query=sum({wide})&{range}"),
+        format!("/api/v1/query_range?query=sum%20by%20(__name__)(rate({wide}[60s]))&{range}"),
+        "/api/v1/range?match=*&start=-1h".to_owned(),
+        "/api/query?start=1h-ago&m=sum:node_load1".to_owned(),
+    ];
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            for path in &paths {
+                let http = agent.http().clone();
+                scope.spawn(move || {
+                    let answer = get(&http, path).expect("the agent is alive");
+                    let expected = [200, 413, 422, 503, 504];
+                    let text = answer.text();
+                    assert!(expected.contains(&answer.status), "{path}: {text}");
+                });
+            }
+        });
+        assert!(!agent.has_ended(), "{}", agent.output());
+    }
+    assert_conserved(&agent);
+    assert!(agent.stop().code() == Some(0));
 }
 
 /// Expensive queries must not delay the sampler.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pegel_testkit::{
     AgentAddress, AgentProcess, ChildProcess, OtherUser, PLANTED_TOKEN, TempDir, curl, eventually,
-    get, get_with, isolate, need, need_hardware, send_raw, set_mode,
+    eventually_within, get, get_with, isolate, need, need_hardware, now_millis, post, send_raw,
+    set_mode,
 };
 use rustix::process::Signal;
 
@@ -493,15 +494,20 @@ fn pages_of_other_sites_change_nothing() {
 
 /// Returns files and directories below `dir` that group or others can access.
 fn open_to_others(dir: &Path) -> Vec<String> {
+    with_mode(dir, 0o077)
+}
+
+/// Returns files and directories below `dir` whose mode has one of these bits.
+fn with_mode(dir: &Path, bits: u32) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
         let metadata = fs::symlink_metadata(&path).expect("there");
-        if metadata.mode() & 0o077 != 0 {
+        if metadata.mode() & bits != 0 {
             found.push(format!("{} {:o}", path.display(), metadata.mode()));
         }
         if metadata.is_dir() {
-            found.extend(open_to_others(&path));
+            found.extend(with_mode(&path, bits));
         }
     }
     found
@@ -542,4 +548,101 @@ fn the_stores_files_are_private_for_every_umask() {
         assert_eq!(finished.code(), Some(1), "{finished}");
         assert!(finished.stderr.contains("can be written by"), "{finished}");
     }
+}
+
+/// Outputs whose receivers do not respond, a tree, an archive, and what users leave in the store.
+#[test]
+fn what_inputs_and_outputs_store_is_private_for_every_umask() {
+    if need("curl").is_none() {
+        return;
+    }
+    let home = TempDir::new();
+    let dir = home.join("store");
+    let (archive, records) = (home.join("archive/deep"), home.join("records/deep"));
+    // Nothing listens there any more.
+    let free = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let config = format!(
+        "node: n1\nrate: 100ms\nkeep: {{memory: 1s, disk: 20d}}\ntree: {{accept: '127.0.0.1:0'}}\n\
+         remote_write: [{{url: 'http://127.0.0.1:{port}/api/v1/write'}}]\n\
+         graphite: [{{host: 127.0.0.1, port: {port}, interval: 200ms}}]\n\
+         archive: {{to: 'file://{}'}}\n",
+        archive.display()
+    );
+    let start = || {
+        let builder = PEGEL.agent_after(&home, "umask 000").dir(&dir);
+        builder.config(&config).start()
+    };
+    let agent = start();
+    let filter = url(&agent, "/api/v1/filters/f");
+    let body = r#"{"match":"hidden"}"#;
+    assert_eq!(curl(&["-X", "PUT", "-d", body, &filter]).0, 200);
+    let past = now_millis() - 2 * 3_600_000;
+    let point = format!(r#"{{"metric":"queue","timestamp":{past},"value":1,"tags":{{"x":"y"}}}}"#);
+    let put = post(&agent.unix(), "/api/put?sync", &[], point.as_bytes()).expect("an answer");
+    assert!(put.status < 300, "{}", put.text());
+    let pushed = post(&agent.unix(), "/metrics/job/j", &[], b"a 1\n").expect("an answer");
+    assert!(pushed.status < 300, "{}", pushed.text());
+    let (socket, place) = (
+        agent.socket.display().to_string(),
+        format!("file://{}", records.display()),
+    );
+    for args in [
+        &["mark", "begin"][..],
+        &["push", "depth=1"],
+        &["run", "-j", "j1", "-q", "--", "true"],
+        &[
+            "session",
+            "start",
+            "--workflow",
+            "wf",
+            "--task",
+            "t",
+            "--to",
+            &place,
+            "-u",
+            &socket,
+        ],
+        &["session", "stop", "--wait", "-u", &socket],
+    ] {
+        let finished = agent.client(args);
+        assert_eq!(finished.code(), Some(0), "{args:?}: {finished}");
+    }
+    let written = [
+        "annotations.jsonl",
+        "filters",
+        "graphite",
+        "jobs.log",
+        "outgoing",
+        "pushgateway.json",
+        "remote_write",
+        "sessions",
+        "tree-instance",
+    ];
+    eventually_within(Duration::from_secs(60), "everything is written", || {
+        let missing = written.iter().filter(|name| !dir.join(name).exists());
+        let missing: Vec<_> = missing.collect();
+        let is_complete = missing.is_empty() && archive.exists() && records.exists();
+        is_complete.then_some(()).ok_or(format!("{missing:?}"))
+    });
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    // Readers of archives and records may be other users; writers may not.
+    for root in [&archive, &records] {
+        let top = root.parent().expect("a directory");
+        assert_eq!(with_mode(top, 0o022), [""; 0]);
+        let mode = fs::metadata(top).expect("there").mode();
+        assert_eq!(mode & 0o022, 0, "{}: {mode:o}", top.display());
+    }
+    agent.stop();
+    assert_eq!(open_to_others(&dir), [""; 0]);
+
+    // Files of an earlier version.
+    fs::write(dir.join("tree-backfill.json"), "{}").expect("written");
+    for name in ["filters", "jobs.log", "tree-backfill.json"] {
+        set_mode(dir.join(name), 0o644);
+    }
+    let agent = start();
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    agent.stop();
 }

@@ -34,7 +34,7 @@ use crate::archive;
 use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
-use crate::descriptors::DescriptorBudget;
+use crate::descriptors::{DescriptorBudget, LimitedSettings, OpenFiles, configured_descriptors};
 use crate::graphite;
 use crate::history;
 use crate::jobs;
@@ -103,7 +103,7 @@ pub struct AgentSettings {
     /// Remove the store after an orderly stop.
     pub remove_store: bool,
     /// The limit on open files that all components are sized for.
-    pub(crate) open_files: usize,
+    pub(crate) open_files: OpenFiles,
     pub(crate) memory_limit: Option<MemoryLimit>,
     /// Notes for the user: defaults that this machine changed.
     pub remarks: Vec<String>,
@@ -139,32 +139,49 @@ impl AgentSettings {
             serve.port_search,
         );
         statsd.supervisor = store.supervisor.clone();
+        let mut tree = tree_settings(config, environment);
+        let mut session = config.agent.session.clone();
+        let node = config.agent.node.clone().unwrap_or(host_name);
+        let admission = admission_settings(config, &node, store.keep.bytes_max());
+        let mut rules = RuleSources::new(loaded, admission.reserved.clone());
         if let Some(limit) = memory_limit {
-            limit.fit_connections(&mut serve, &mut statsd);
+            limit.fit_fixed(&mut serve, &mut statsd, &mut tree, &mut rules.settings);
             remarks.push(limit.remark(config));
         }
         let mut lanes = lanes_settings(&store.dir, &serve.admitted_users(), environment);
         let (connections, threads) = (serve.limits.connections, statsd.threads);
+        let (children, tasks) = (tree.children_max, session.sessions);
         let mut programs_max = PROGRAMS_MAX;
-        let open_files = DescriptorBudget::distribute(
-            &mut store,
-            &mut serve,
-            &mut statsd,
-            lanes.as_mut(),
-            &mut programs_max,
-        );
-        if serve.limits.connections < connections || statsd.threads < threads {
-            remarks.push(format!(
-                "open files are limited to {open_files}: at most {} connections, {} statsd connections, {} threads for statsd datagrams, {} lanes",
+        let limited = LimitedSettings {
+            store: &mut store,
+            serve: &mut serve,
+            statsd: &mut statsd,
+            lanes: lanes.as_mut(),
+            programs_max: &mut programs_max,
+            tree: &mut tree,
+            session: &mut session,
+        };
+        let configured = configured_descriptors(&config.agent);
+        let open_files = DescriptorBudget::distribute(limited, configured);
+        if serve.limits.connections < connections
+            || statsd.threads < threads
+            || tree.children_max < children
+            || session.sessions < tasks
+        {
+            let mut remark = format!(
+                "open files are limited to {}: at most {} connections, {} statsd connections, {} threads for statsd datagrams, {} lanes, {} sessions",
+                open_files.limit,
                 serve.limits.connections,
                 statsd.connections,
                 statsd.threads,
                 lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
-            ));
+                session.sessions,
+            );
+            if tree.accept.is_some() {
+                remark.push_str(&format!(", {} children", tree.children_max));
+            }
+            remarks.push(remark);
         }
-        let node = config.agent.node.clone().unwrap_or(host_name);
-        let admission = admission_settings(config, &node, store.keep.bytes_max());
-        let rules = RuleSources::new(loaded, admission.reserved.clone());
         let remote_write = remote_write::targets(&config.agent.remote_write.0, &store.dir);
         store.keep_log = !remote_write.is_empty();
         AgentSettings {
@@ -189,8 +206,8 @@ impl AgentSettings {
             remote_write,
             history: config.agent.history.0.clone(),
             archive: config.agent.archive.clone(),
-            tree: tree_settings(config, environment),
-            session: config.agent.session.clone(),
+            tree,
+            session,
             jobs: config.agent.jobs.clone(),
             is_supervised: false,
             ends_records: false,

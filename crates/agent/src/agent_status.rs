@@ -91,7 +91,7 @@ impl AgentStatus {
                 "socket_connections": plan.serve.socket_connections_max,
                 "statsd_connections": plan.statsd.connections,
                 "lanes": plan.lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
-                "open_files": plan.open_files,
+                "open_files": plan.open_files.limit,
                 "cgroup_memory_bytes": plan.memory_limit.map(|limit| limit.0),
             }),
             log: plan.log.clone(),

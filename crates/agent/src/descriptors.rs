@@ -1,6 +1,6 @@
-//! Distributes the limit on open files among all components that open them. A connection or lane
-//! beyond its share is refused or waits; without shares, the store could lack a descriptor for its
-//! log.
+//! Distributes the limit on open files among all components that open them. A connection, lane,
+//! child or session beyond its share is refused or waits; without shares, the store could lack a
+//! descriptor for its log.
 
 use std::num::NonZeroU32;
 
@@ -8,15 +8,23 @@ use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::statsd::StatsdListenOptions;
 use pegel_run::DESCRIPTORS_PER_PROGRAM;
 use pegel_serve::ServeSettings;
+use pegel_session::SessionSettings;
 use pegel_store::StoreOptions;
+use pegel_tree::TreeSettings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::AgentConfig;
 
 /// Descriptors for the agent itself: files of the collectors, the log, blocks that are being
 /// written, listeners. An idle agent on a small node has about 60 open.
 const RESERVED_MIN: usize = 96;
 const RESERVED_MAX: usize = 320;
 /// With fewer descriptors there is no room for connections.
-pub(crate) const DESCRIPTORS_MIN: usize = 112;
+const DESCRIPTORS_MIN: usize = 112;
+/// A connection of a blocking client: its socket, and the event queue that waits for it.
+const CLIENT_DESCRIPTORS: usize = 6;
+/// A task that is recorded: its process and cgroup, the spool, and the connection to its storage.
+const SESSION_DESCRIPTORS: usize = 12;
 
 /// How many descriptors each component may have open at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +41,37 @@ pub(crate) struct DescriptorBudget {
     pub lanes: usize,
     /// For programs that are watched for wrappers.
     pub programs: usize,
+    /// Connections of children in a tree, and of peers that are not children yet.
+    pub children: usize,
+    /// For tasks that are recorded.
+    pub sessions: usize,
+}
+
+/// The components whose settings are lowered to the limit.
+pub(crate) struct LimitedSettings<'a> {
+    pub store: &'a mut StoreOptions,
+    pub serve: &'a mut ServeSettings,
+    pub statsd: &'a mut StatsdListenOptions,
+    pub lanes: Option<&'a mut LanesSettings>,
+    pub programs_max: &'a mut usize,
+    pub tree: &'a mut TreeSettings,
+    pub session: &'a mut SessionSettings,
+}
+
+/// The limit on open files that the components are sized for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenFiles {
+    pub limit: usize,
+    /// With a lower limit the agent does not start.
+    pub required: usize,
 }
 
 impl DescriptorBudget {
     /// Distributes what a limit leaves, by weight. What a component does not request goes to the
     /// others.
-    pub(crate) fn shared_within(self, limit: usize) -> DescriptorBudget {
+    fn shared_within(self, limit: usize) -> DescriptorBudget {
         let requests = self.to_array();
-        let mut shares = [0; 7];
+        let mut shares = [0; PARTS];
         let mut rest = limit.saturating_sub(reserved(limit));
         let mut open: Vec<usize> = (0..requests.len()).collect();
         loop {
@@ -59,14 +90,14 @@ impl DescriptorBudget {
     }
 
     /// The limit that satisfies every request.
-    pub(crate) fn required_limit(self) -> usize {
+    fn required_limit(self) -> usize {
         let requests = self.to_array();
         requests
             .iter()
             .fold(RESERVED_MAX, |sum, request| sum.saturating_add(*request))
     }
 
-    fn to_array(self) -> [usize; 7] {
+    fn to_array(self) -> [usize; PARTS] {
         [
             self.tcp,
             self.socket,
@@ -75,12 +106,23 @@ impl DescriptorBudget {
             self.statsd,
             self.programs,
             self.lanes,
+            self.children,
+            self.sessions,
         ]
     }
 
-    fn from_array(
-        [tcp, socket, refusals, blocks, statsd, programs, lanes]: [usize; 7],
-    ) -> DescriptorBudget {
+    fn from_array(shares: [usize; PARTS]) -> DescriptorBudget {
+        let [
+            tcp,
+            socket,
+            refusals,
+            blocks,
+            statsd,
+            programs,
+            lanes,
+            children,
+            sessions,
+        ] = shares;
         DescriptorBudget {
             tcp: tcp.max(2),
             socket: socket.max(2),
@@ -89,18 +131,23 @@ impl DescriptorBudget {
             statsd: statsd.max(1),
             programs,
             lanes,
+            children,
+            sessions,
         }
     }
 
     /// Reads the requests from the settings and lowers them to what the limit on open files
-    /// permits. Returns the limit.
-    pub(crate) fn distribute(
-        store: &mut StoreOptions,
-        serve: &mut ServeSettings,
-        statsd: &mut StatsdListenOptions,
-        lanes: Option<&mut LanesSettings>,
-        programs_max: &mut usize,
-    ) -> usize {
+    /// permits, without the `configured` descriptors. Returns the limit.
+    pub(crate) fn distribute(settings: LimitedSettings<'_>, configured: usize) -> OpenFiles {
+        let LimitedSettings {
+            store,
+            serve,
+            statsd,
+            lanes,
+            programs_max,
+            tree,
+            session,
+        } = settings;
         let listeners = serve.listen.len() + 1;
         let requested = DescriptorBudget {
             tcp: serve.limits.connections.get() as usize,
@@ -110,11 +157,17 @@ impl DescriptorBudget {
             statsd: statsd.connections,
             programs: *programs_max * DESCRIPTORS_PER_PROGRAM,
             lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
+            children: match tree.accept {
+                Some(_) => tree.children_max as usize + tree.unproven_max,
+                None => 0,
+            },
+            sessions: usize::from(session.sessions) * SESSION_DESCRIPTORS,
         };
-        let wanted = requested.required_limit();
+        let wanted = requested.required_limit().saturating_add(configured);
         let limit = reachable_limit(wanted.saturating_add(udp_descriptors(statsd)));
         statsd.threads = udp_threads(statsd, limit);
-        let shares = requested.shared_within(limit.saturating_sub(udp_descriptors(statsd)));
+        let taken = configured + udp_descriptors(statsd);
+        let shares = requested.shared_within(limit.saturating_sub(taken));
         serve.limits.connections = connections(shares.tcp);
         serve.socket_connections_max = shares.socket;
         serve.refusals_max = (shares.refusals / listeners).max(1);
@@ -124,8 +177,56 @@ impl DescriptorBudget {
         if let Some(lanes) = lanes {
             lanes.lanes_max = shares.lanes;
         }
-        limit
+        limit_children(tree, shares.children);
+        let sessions = (shares.sessions / SESSION_DESCRIPTORS).max(1);
+        session.sessions = session
+            .sessions
+            .min(sessions.try_into().unwrap_or(u16::MAX));
+        OpenFiles {
+            limit,
+            required: DESCRIPTORS_MIN + configured,
+        }
     }
+}
+
+/// Lowers the limits on connections of children and of peers that are not children yet. The latter
+/// get a third, unless they need less.
+fn limit_children(tree: &mut TreeSettings, share: usize) {
+    if tree.accept.is_none() || share >= tree.children_max as usize + tree.unproven_max {
+        return;
+    }
+    tree.unproven_max = tree.unproven_max.min((share / 3).max(1));
+    let children = share.saturating_sub(tree.unproven_max).max(1);
+    let children = u32::try_from(children).unwrap_or(u32::MAX);
+    tree.children_max = tree.children_max.min(children);
+}
+
+/// Returns the descriptors of the connections and files that the configuration names. They are kept
+/// for them, as the agent's own are.
+pub(crate) fn configured_descriptors(config: &AgentConfig) -> usize {
+    let alerts = &config.alerts;
+    let commands = match alerts.command.is_empty() {
+        true => 0,
+        false => alerts.command_concurrency.get() as usize,
+    };
+    let history = match config.history.0.url {
+        Some(_) => config.history.0.concurrency.get() as usize,
+        None => 0,
+    };
+    // Besides its connections, a target of remote write reads the log and keeps a position.
+    let targets = config.remote_write.0.iter();
+    let targets = targets.map(|target| target.0.shards.get() as usize + 1);
+    let connections = config.inputs.len()
+        + config.graphite.len()
+        + config.otlp.len()
+        + targets.sum::<usize>()
+        + alerts.alertmanagers.len()
+        + alerts.webhooks.len()
+        + commands
+        + history
+        + usize::from(config.archive.is_configured())
+        + usize::from(!config.tree.parents.is_empty());
+    connections.saturating_mul(CLIENT_DESCRIPTORS)
 }
 
 fn connections(count: usize) -> NonZeroU32 {
@@ -134,7 +235,9 @@ fn connections(count: usize) -> NonZeroU32 {
 }
 
 /// Weights in the order of [`DescriptorBudget::to_array`].
-const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
+const WEIGHTS: [usize; PARTS] = [3, 3, 1, 3, 2, 2, 18, 6, 2];
+/// The number of components that share the descriptors.
+const PARTS: usize = 9;
 
 /// The descriptors of statsd's UDP sockets beyond the first one of each address, which counts as a
 /// listener. Each thread has one socket per address, and a duplicate of it to read its drop
@@ -192,16 +295,54 @@ mod tests {
         statsd: 256,
         lanes: LANES_MAX,
         programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
+        children: 0,
+        sessions: 16 * SESSION_DESCRIPTORS,
+    };
+    /// The requests of a parent with the defaults.
+    const OF_PARENT: DescriptorBudget = DescriptorBudget {
+        children: 64 + 128,
+        ..REQUESTED
     };
 
     #[test]
     fn parts_stay_within_the_limit_and_leave_what_the_agent_needs() {
         for limit in DESCRIPTORS_MIN..5_000 {
-            let shares = REQUESTED.shared_within(limit);
-            let used: usize = shares.to_array().iter().sum();
-            assert!(used + reserved(limit) <= limit, "{limit}: {shares:?}");
-            assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
+            for requested in [REQUESTED, OF_PARENT] {
+                let shares = requested.shared_within(limit);
+                let used: usize = shares.to_array().iter().sum();
+                assert!(used + reserved(limit) <= limit, "{limit}: {shares:?}");
+                assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
+            }
         }
+    }
+
+    #[test]
+    fn a_parent_with_few_descriptors_accepts_fewer_children() {
+        let shares = OF_PARENT.shared_within(256);
+        assert!((16..64).contains(&shares.children), "{shares:?}");
+        let mut tree = TreeSettings {
+            accept: Some(ListenAddress::loopback(0)),
+            ..TreeSettings::default()
+        };
+        limit_children(&mut tree, 24);
+        assert_eq!((tree.children_max, tree.unproven_max), (16, 8));
+        let mut tree = TreeSettings {
+            children_max: 10_000,
+            ..tree
+        };
+        tree.unproven_max = 128;
+        limit_children(&mut tree, 10_128);
+        assert_eq!((tree.children_max, tree.unproven_max), (10_000, 128));
+        limit_children(&mut tree, 1_128);
+        assert_eq!((tree.children_max, tree.unproven_max), (1_000, 128));
+    }
+
+    #[test]
+    fn connections_that_the_configuration_names_have_their_descriptors() {
+        let mut config = AgentConfig::default();
+        assert_eq!(configured_descriptors(&config), 0);
+        config.history.0.url = Some("http://127.0.0.1:8428".parse().expect("a URL"));
+        assert_eq!(configured_descriptors(&config), 4 * CLIENT_DESCRIPTORS);
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::num::NonZeroU32;
 use pegel_config::ByteSize;
 use pegel_ingest::statsd::StatsdListenOptions;
 use pegel_metric::quantity;
+use pegel_rules::AlertSettings;
 use pegel_serve::ServeSettings;
 use pegel_snapshot::cgroup_memory_limit;
+use pegel_tree::TreeSettings;
 
 use crate::agent_settings::host;
 use crate::config::Config;
@@ -20,6 +22,8 @@ use crate::config_sources::EnvironmentLookup;
 const DEFAULT_BYTES_MAX: u64 = 640 << 20;
 /// Memory use of an agent without data.
 const BASE_BYTES: u64 = 16 << 20;
+/// With less memory, no query over a few hundred series can be answered.
+const QUERY_BYTES_MIN: u64 = 1 << 20;
 /// With less memory the agent refuses to start.
 pub(crate) const MEMORY_MIN: u64 = 24 << 20;
 
@@ -44,12 +48,24 @@ impl MemoryLimit {
             .clamp(least.min(default), default)
     }
 
+    /// The memory of each of the queries that run at a time, of which there are fewer with little
+    /// memory.
+    fn query_share(self, default: u64) -> u64 {
+        let queries = ServeSettings::default().queries_max as u64;
+        let share = self.share(queries * default, QUERY_BYTES_MIN) / self.share(queries, 1);
+        share.min(default)
+    }
+
     /// Lowers the limits that have no configuration key.
-    pub(crate) fn fit_connections(
+    pub(crate) fn fit_fixed(
         self,
         serve: &mut ServeSettings,
         statsd: &mut StatsdListenOptions,
+        tree: &mut TreeSettings,
+        alerts: &mut AlertSettings,
     ) {
+        let query_bytes = self.query_share(serve.query_bytes_max as u64);
+        serve.query_bytes_max = usize::try_from(query_bytes).unwrap_or(serve.query_bytes_max);
         let lower = |value: &mut usize, least: u64| {
             let share = self.share(*value as u64, least);
             *value = usize::try_from(share).unwrap_or(*value);
@@ -57,6 +73,9 @@ impl MemoryLimit {
         lower(&mut serve.response_bytes_max, 1 << 20);
         lower(&mut serve.responses_bytes_max, 2 << 20);
         lower(&mut serve.queries_max, 1);
+        lower(&mut serve.node_responses_bytes_max, QUERY_BYTES_MIN);
+        lower(&mut tree.responses_bytes_max, QUERY_BYTES_MIN);
+        lower(&mut alerts.expression_bytes_max, QUERY_BYTES_MIN);
         lower(&mut serve.socket_connections_max, 32);
         lower(&mut statsd.connections, 8);
     }
@@ -65,12 +84,13 @@ impl MemoryLimit {
     pub(crate) fn remark(self, config: &Config) -> String {
         let limits = &config.agent.limits;
         format!(
-            "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
+            "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}, promql.memory {}",
             quantity::bytes(self.0),
             limits.store.memory,
             limits.store.series,
             limits.serve.connections,
             config.agent.statsd.memory,
+            config.serve.promql.memory,
         )
     }
 
@@ -102,6 +122,8 @@ impl MemoryLimit {
                 "statsd.receive_buffer",
                 &mut config.agent.statsd.receive_buffer,
             ),
+            ("history.bytes", &mut config.agent.history.0.bytes),
+            ("history.cache", &mut config.agent.history.0.cache),
         ];
         for (key, value) in sizes {
             if !is_set(key) {
@@ -109,12 +131,46 @@ impl MemoryLimit {
                 *value = ByteSize::kibibytes(self.share(value.count(), least) >> 10);
             }
         }
+        if !is_set("promql.memory") {
+            let memory = &mut config.serve.promql.memory;
+            *memory = ByteSize::kibibytes(self.query_share(memory.count()) >> 10);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_and_answers_of_others_shrink_with_the_cgroup() {
+        let fitted = |mebibytes: u64| {
+            let limit = MemoryLimit(mebibytes << 20);
+            let mut config = Config::default();
+            limit.fit_config(&mut config, |_| false);
+            let mut serve = ServeSettings::default();
+            let mut statsd = StatsdListenOptions::new(&config.agent.statsd, None, false);
+            let (mut tree, mut alerts) = (TreeSettings::default(), AlertSettings::default());
+            limit.fit_fixed(&mut serve, &mut statsd, &mut tree, &mut alerts);
+            let room = limit.0 - BASE_BYTES;
+            let promql = config.serve.promql.memory.count();
+            let queries = serve.queries_max as u64 * promql.max(serve.query_bytes_max as u64);
+            assert!(queries <= room / 4, "{mebibytes} MiB: {queries}");
+            let history = &config.agent.history.0;
+            for bytes in [
+                history.bytes.count() + history.cache.count(),
+                serve.node_responses_bytes_max as u64,
+                alerts.expression_bytes_max as u64,
+            ] {
+                assert!(bytes <= room / 4, "{mebibytes} MiB: {bytes}");
+            }
+            assert!(tree.responses_bytes_max as u64 <= room / 3);
+            promql
+        };
+        assert_eq!(fitted(32) >> 10, 3_360);
+        assert_eq!(fitted(256), 32 << 20, "one query at a time");
+        fitted(24);
+    }
 
     #[test]
     fn limits_shrink_with_the_cgroup_and_stay_where_they_were_set() {

@@ -7,15 +7,19 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Files that the agent creates in its directory. Other files are left alone.
-const FILES: [&str; 9] = [
+const FILES: [&str; 13] = [
     "annotations.jsonl",
     "archive.json",
+    "complete-since",
     "endpoint.json",
+    "filters",
     "format",
     "hidden",
+    "jobs.log",
     "lanes.journal",
     "lock",
     "pushgateway.json",
+    "tree-backfill.json",
     "tree-instance",
 ];
 /// Directories whose whole content belongs to the agent.

@@ -28,7 +28,7 @@ pub struct RuleSources {
     patterns: Vec<RuleFilePattern>,
     /// The directory of the configuration file, to which patterns are relative.
     dir: PathBuf,
-    settings: AlertSettings,
+    pub(crate) settings: AlertSettings,
     /// The names of the node's and the agent's metrics.
     reserved: Arc<ReservedNames>,
 }

@@ -37,7 +37,7 @@ use crate::agent_settings::AgentSettings;
 use crate::agent_status::AgentStatus;
 use crate::allocator::limit_allocator;
 use crate::archive::{ArchiveMetrics, archive_progress, start_archive};
-use crate::descriptors::{self, DESCRIPTORS_MIN};
+use crate::descriptors::{self, OpenFiles};
 use crate::endpoint_file::{self, EndpointFile};
 use crate::graphite::{GraphiteMetrics, start_graphite};
 use crate::hangup::HangupSignals;
@@ -90,9 +90,9 @@ pub enum AgentStartError {
     #[error("allow_users, operators")]
     Users(#[from] GuardError),
     #[error(
-        "the limit on open files is {0}, and the agent requires at least {DESCRIPTORS_MIN}; raise it with `ulimit -n` or LimitNOFILE"
+        "the limit on open files is {limit}, and the agent requires at least {required} with the configured inputs and outputs; raise it with `ulimit -n` or LimitNOFILE"
     )]
-    OpenFiles(usize),
+    OpenFiles { limit: usize, required: usize },
     #[error("the cgroup limits memory to {}, and the agent requires at least {}", quantity::bytes(*.0), quantity::bytes(MEMORY_MIN))]
     Memory(u64),
     #[error("cannot start the server threads")]
@@ -132,14 +132,15 @@ impl RunningAgent {
     /// Starts all components, or none: on error, no address and no directory stays in use.
     pub fn start(mut plan: AgentSettings) -> Result<RunningAgent, AgentStartError> {
         limit_allocator();
-        if plan.open_files < DESCRIPTORS_MIN {
-            return Err(AgentStartError::OpenFiles(plan.open_files));
+        let OpenFiles { limit, required } = plan.open_files;
+        if limit < required {
+            return Err(AgentStartError::OpenFiles { limit, required });
         }
         if let Some(limit) = plan.memory_limit.filter(|limit| limit.0 < MEMORY_MIN) {
             return Err(AgentStartError::Memory(limit.0));
         }
         let rule_groups = plan.rules.load()?;
-        descriptors::raise_limit(plan.open_files);
+        descriptors::raise_limit(limit);
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("serve")

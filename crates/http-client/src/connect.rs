@@ -1,11 +1,11 @@
-//! Connections to servers that a configuration names: name resolution, and the authorities that a
-//! server's certificate must come from.
+//! Connections to servers that a configuration names, and the authorities that a server's
+//! certificate must come from.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use crate::resolve::resolve;
 use crate::{WaitLimit, new_runtime};
 
 /// Where distributions keep the certificates of authorities.
@@ -23,8 +24,8 @@ const CA_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 const CA_BYTES_MAX: u64 = 4 << 20;
-/// The most addresses of a name that are tried.
-const ADDRESSES_MAX: usize = 8;
+/// How long names are resolved for a wait without a limit.
+const RESOLVE_MAX: Duration = Duration::from_secs(30);
 
 /// How the certificate of a server is verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,27 +39,19 @@ pub struct ServerTrust {
 /// Connects to the first address of a host that accepts. Names are resolved each time, so that a
 /// server that moved is found.
 pub fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let addresses = (host, port).to_socket_addrs()?;
-    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
+    let left = deadline.saturating_duration_since(Instant::now());
+    connect_tcp_with_limit(host, port, &WaitLimit::timeout(left))
 }
 
-/// Like [`connect_tcp`], with a wait that can also be stopped. The resolution of the name has the
-/// limits of the system's resolver.
+/// Like [`connect_tcp`], with a wait that can also be stopped while it connects.
 pub fn connect_tcp_with_limit(host: &str, port: u16, limit: &WaitLimit) -> io::Result<TcpStream> {
-    let addresses = (host, port).to_socket_addrs()?;
-    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let begin = Instant::now();
+    let wait = limit.timeout.unwrap_or(RESOLVE_MAX);
+    let addresses = resolve(host, port, begin + wait)?;
+    let limit = WaitLimit {
+        timeout: limit.timeout.map(|all| all.saturating_sub(begin.elapsed())),
+        stop: limit.stop.clone(),
+    };
     let runtime = new_runtime()?;
     limit.wait_for(&runtime, async {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");

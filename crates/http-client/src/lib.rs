@@ -10,6 +10,7 @@
 mod authorization;
 mod connect;
 mod http2_call;
+mod resolve;
 mod server_url;
 
 pub use authorization::{Authorization, AuthorizationError};

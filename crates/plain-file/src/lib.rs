@@ -2,9 +2,9 @@
 //! accepted: opening a pipe must not block the caller, and reads are bounded, so that an endless
 //! file cannot exhaust the memory. Small files of the agent's own are replaced durably.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -30,6 +30,12 @@ pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_plain(path)?.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Creates a directory and its missing parents with this mode at most, whatever the umask.
+/// Directories that exist keep their mode.
+pub fn create_dirs(dir: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(mode).create(dir)
 }
 
 /// The extension of a file that is not complete yet.
@@ -71,6 +77,24 @@ mod tests {
         assert_eq!(mode.mode() & 0o777, 0o600);
         assert!(!dir.join("file.tmp").exists());
         write_durably(&dir.join("none"), "file", b"x").expect_err("no directory");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn new_directories_have_the_mode_and_known_ones_keep_theirs() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("pegel-dirs-{}", std::process::id()));
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        fs::create_dir_all(&dir).expect("made");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("set");
+        for _ in 0..2 {
+            create_dirs(&dir.join("a/b"), 0o700).expect("made");
+            assert_eq!(mode(&dir), 0o755);
+            assert_eq!(
+                (mode(&dir.join("a")), mode(&dir.join("a/b"))),
+                (0o700, 0o700)
+            );
+        }
         fs::remove_dir_all(&dir).expect("removed");
     }
 

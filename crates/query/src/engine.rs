@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pegel_metric::{Millis, Selector, Series};
-use pegel_store::RangeQuery;
+use pegel_store::{QueryError, RangeQuery};
 
 use crate::annotations::Annotations;
 use crate::error::OpentsdbError;
@@ -104,6 +104,14 @@ impl QueryEngine {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limits.time_max
+    }
+
+    /// Fails after the deadline: for loops that do more for each series than the source did.
+    pub(crate) fn check_time(deadline: Instant) -> Result<(), OpentsdbError> {
+        match Instant::now() > deadline {
+            true => Err(QueryError::TooLong.into()),
+            false => Ok(()),
+        }
     }
 
     /// Visits every matching series in the store, live or not.

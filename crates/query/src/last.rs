@@ -1,7 +1,7 @@
 //! `/api/query/last`: the last value of each series.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ use crate::evaluate::host_condition;
 use crate::filter::TagFilter;
 use crate::lookup::split_metric;
 use crate::request::{
-    LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, parse_json,
+    LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, check_expressions,
+    check_filters, check_tsuids, parse_json,
 };
 use crate::tags::{HOST, owned_tags, tag_value};
 use crate::tsuid::tsuid;
@@ -38,7 +39,7 @@ pub struct LastQuery {
 #[derive(Debug)]
 enum LastSubQuery {
     Metric(String, Vec<TagFilter>),
-    Tsuids(Vec<String>),
+    Tsuids(HashSet<String>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,20 +77,22 @@ impl LastQuery {
         let body: LastQueryBody = parse_json(body)?;
         let queries = body.queries.unwrap_or_default();
         check_count(queries.len())?;
-        let queries = queries.into_iter().map(|query| {
+        let queries = queries.into_iter().enumerate().map(|(index, query)| {
             if let Some(ids) = query.tsuids.filter(|ids| !ids.is_empty()) {
+                check_tsuids(ids.len())?;
                 return Ok(LastSubQuery::Tsuids(
                     ids.iter().map(|id| id.to_uppercase()).collect(),
                 ));
             }
             let tags = query.tags.unwrap_or_default();
+            check_filters(tags.len(), index)?;
             let tags = tags
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.0.as_str()));
             LastSubQuery::metric(&query.metric.unwrap_or_default(), tags)
         });
         Ok(LastQuery {
-            queries: queries.collect::<Result<_, _>>()?,
+            queries: checked(queries.collect::<Result<_, _>>()?)?,
             resolve: body.resolve.is_some_and(|flag| flag.0),
             back_scan: back_scan_millis(body.back_scan.map(|hours| hours.0))?,
         })
@@ -101,8 +104,9 @@ impl LastQuery {
             .iter()
             .sum();
         check_count(count)?;
-        let metrics = pairs.all("timeseries").map(|text| {
+        let metrics = pairs.all("timeseries").enumerate().map(|(index, text)| {
             let (metric, tags) = split_metric(text)?;
+            check_filters(tags.len(), index)?;
             LastSubQuery::metric(metric, tags.into_iter())
         });
         let ids = pairs.all("tsuids").map(|text| {
@@ -112,7 +116,7 @@ impl LastQuery {
             ))
         });
         Ok(LastQuery {
-            queries: metrics.chain(ids).collect::<Result<_, _>>()?,
+            queries: checked(metrics.chain(ids).collect::<Result<_, _>>()?)?,
             resolve: pairs.flag("resolve"),
             back_scan: back_scan_millis(pairs.number("back_scan")?)?,
         })
@@ -128,6 +132,20 @@ fn check_count(count: usize) -> Result<(), OpentsdbError> {
             "{count} sub-queries; at most {QUERIES_MAX} are accepted"
         ))),
     }
+}
+
+/// Refuses more TSUIDs or regular expressions than a request may have.
+fn checked(queries: Vec<LastSubQuery>) -> Result<Vec<LastSubQuery>, OpentsdbError> {
+    let tsuids = queries.iter().map(|query| match query {
+        LastSubQuery::Tsuids(ids) => ids.len(),
+        LastSubQuery::Metric(..) => 0,
+    });
+    check_tsuids(tsuids.sum())?;
+    check_expressions(queries.iter().flat_map(|query| match query {
+        LastSubQuery::Metric(_, filters) => &filters[..],
+        LastSubQuery::Tsuids(_) => &[],
+    }))?;
+    Ok(queries)
 }
 
 fn back_scan_millis(back_scan: Option<i64>) -> Result<Option<Millis>, OpentsdbError> {
@@ -194,10 +212,11 @@ impl QueryEngine {
             let mut found: Vec<Arc<Series>> = Vec::new();
             self.for_each_series(selector, deadline, &mut |series| found.push(series.clone()))?;
             let mut ended = 0;
-            for series in found
-                .iter()
-                .filter(|series| which.accepts(series, &self.node))
-            {
+            for series in &found {
+                QueryEngine::check_time(deadline)?;
+                if !which.accepts(series, &self.node) {
+                    continue;
+                }
                 let value = match live.get(series) {
                     Some(value) => Some(*value).filter(|(time, _)| *time >= start),
                     None if ended == ENDED_SERIES_MAX => {
@@ -275,8 +294,13 @@ impl QueryEngine {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use pegel_store::{QueryError, SeriesVisitor};
+
     use super::*;
-    use crate::test_store::{NOW, TestStore};
+    use crate::sample_source::{LatestVisitor, SampleReader};
+    use crate::test_store::{NOW, TestStore, series};
 
     const MINUTE: Millis = 60_000;
 
@@ -360,9 +384,73 @@ mod tests {
         );
     }
 
+    /// Returns a query of this many TSUIDs, none of which exists.
+    fn tsuids(count: usize) -> String {
+        let ids = (0..count).map(|id| format!("\"{id:032X}\""));
+        let ids: Vec<String> = ids.collect();
+        format!(r#"{{"queries":[{{"tsuids":[{}]}}]}}"#, ids.join(","))
+    }
+
+    /// Returns a query of 65 tags that have the same value.
+    fn tags(value: &str) -> String {
+        let tags = (0..65).map(|tag| format!(r#""t{tag}":"{value}""#));
+        let tags: Vec<String> = tags.collect();
+        let tags = tags.join(",");
+        format!(r#"{{"queries":[{{"metric":"m","tags":{{{tags}}}}}]}}"#)
+    }
+
+    /// A source of many series that does not look at the deadline.
+    #[derive(Debug)]
+    struct ManySeries;
+
+    impl SampleReader for ManySeries {
+        fn latest(
+            &self,
+            _: Instant,
+            _: &Selector,
+            _: &mut LatestVisitor<'_>,
+        ) -> Result<(), QueryError> {
+            Ok(())
+        }
+
+        fn series(
+            &self,
+            _: &RangeQuery,
+            visit: &mut dyn FnMut(&Arc<Series>),
+        ) -> Result<(), QueryError> {
+            for label in 0..100_000 {
+                visit(&Arc::new(series(&format!("m{{a=\"{label}\"}}"))));
+            }
+            Ok(())
+        }
+
+        fn query_range(&self, _: &RangeQuery, _: &mut SeriesVisitor<'_>) -> Result<(), QueryError> {
+            Ok(())
+        }
+
+        fn time_bounds(&self) -> (Option<Millis>, Option<Millis>) {
+            (None, None)
+        }
+    }
+
+    #[test]
+    fn series_are_not_compared_after_the_deadline() {
+        let annotations = test_store().annotations.clone();
+        let mut engine = QueryEngine::new(ManySeries, annotations, "nid1", false);
+        let query = LastQuery::from_json(tsuids(10_000).as_bytes()).expect("valid");
+        engine.limits.time_max = Duration::ZERO;
+        let refused = engine.last(&query, NOW).expect_err("too late");
+        assert_eq!(refused.status(), 504);
+        engine.limits.time_max = Duration::from_secs(60);
+        assert_eq!(engine.last(&query, NOW).expect("in time"), []);
+    }
+
     #[test]
     fn mistakes_are_named() {
         let many = format!(r#"{{"queries":[{}{{}}]}}"#, "{},".repeat(9_999));
+        let query = r#"{"metric":"m","tags":{"a":"regexp(x)"}}"#;
+        let expressions = vec![query; 17].join(",");
+        let expressions = format!(r#"{{"queries":[{expressions}]}}"#);
         for (body, status, message) in [
             ("{}", 400, "Missing sub queries"),
             (r#"{"queries":[{}]}"#, 400, "Missing metric name or tsuids"),
@@ -372,6 +460,13 @@ mod tests {
                 "Invalid back scan: -1",
             ),
             (&many, 413, "10000 sub-queries; at most 128 are accepted"),
+            (&tsuids(30_000), 413, "more than 10000 tsuids"),
+            (&tags("a"), 413, "more than 64 filters in sub-query 0"),
+            (
+                &expressions,
+                413,
+                "more than 16 regexp filters in one request",
+            ),
         ] {
             let problem = LastQuery::from_json(body.as_bytes()).expect_err(message);
             assert_eq!(

@@ -26,7 +26,8 @@ pub const QUERIES_MAX: usize = 128;
 /// The maximum number of filters of one sub-query, and of regular expressions of one request.
 const FILTERS_MAX: usize = 64;
 const EXPRESSIONS_MAX: usize = 16;
-const TSUIDS_MAX: usize = 10_000;
+/// The maximum number of TSUIDs of one sub-query; in `/api/query/last`, of one request.
+pub(crate) const TSUIDS_MAX: usize = 10_000;
 
 /// A validated request of `/api/query`.
 #[derive(Debug, Clone)]
@@ -169,12 +170,36 @@ fn check_counts(queries: &[SubQuery]) -> Result<(), OpentsdbError> {
     if queries.len() > QUERIES_MAX {
         return Err(too_many_queries(queries.len()));
     }
-    let filters = queries.iter().flat_map(|query| &query.filters);
+    check_expressions(queries.iter().flat_map(|query| &query.filters))
+}
+
+/// Refuses too many regular expressions among the filters of a request.
+pub(crate) fn check_expressions<'a>(
+    filters: impl Iterator<Item = &'a TagFilter>,
+) -> Result<(), OpentsdbError> {
     if filters.filter(|filter| filter.is_expression()).count() > EXPRESSIONS_MAX {
         let message = format!("more than {EXPRESSIONS_MAX} regexp filters in one request");
         return Err(
             OpentsdbError::too_large(message).with_details("join them with |, or use wildcards")
         );
+    }
+    Ok(())
+}
+
+/// Refuses too many filters of one sub-query.
+pub(crate) fn check_filters(count: usize, index: usize) -> Result<(), OpentsdbError> {
+    if count > FILTERS_MAX {
+        let message = format!("more than {FILTERS_MAX} filters in sub-query {index}");
+        return Err(OpentsdbError::too_large(message));
+    }
+    Ok(())
+}
+
+/// Refuses too many TSUIDs.
+pub(crate) fn check_tsuids(count: usize) -> Result<(), OpentsdbError> {
+    if count > TSUIDS_MAX {
+        let message = format!("more than {TSUIDS_MAX} tsuids");
+        return Err(OpentsdbError::too_large(message));
     }
     Ok(())
 }
@@ -205,22 +230,15 @@ impl SubQuery {
 
     /// Validates the sub-query and adds OpenTSDB's defaults.
     fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), OpentsdbError> {
-        if self.filters.len() > FILTERS_MAX {
-            let message = format!("more than {FILTERS_MAX} filters in sub-query {index}");
-            return Err(OpentsdbError::too_large(message));
-        }
+        check_filters(self.filters.len(), index)?;
         match &self.target {
             QueryTarget::Metric(name) if name.is_empty() => {
                 return Err(OpentsdbError::bad_request(
                     "Missing the metric or tsuids, provide at least one",
                 ));
             }
-            QueryTarget::Tsuids(ids) if ids.len() > TSUIDS_MAX => {
-                return Err(OpentsdbError::too_large(format!(
-                    "more than {TSUIDS_MAX} tsuids"
-                )));
-            }
-            _ => {}
+            QueryTarget::Tsuids(ids) => check_tsuids(ids.len())?,
+            QueryTarget::Metric(_) => {}
         }
         self.echo.index = index;
         self.echo_filters();

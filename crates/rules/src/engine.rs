@@ -25,9 +25,8 @@ use crate::rule_status::GroupStatus;
 use crate::settings::{AlertSettings, RuleFilePattern};
 use crate::storage::RuleStorage;
 
-/// The limits of one expression, whatever those of queries are: rules run unattended.
+/// The time limit of one expression, whatever that of queries is: rules run unattended.
 const EXPRESSION_TIME_MAX: Duration = Duration::from_secs(10);
-const EXPRESSION_BYTES_MAX: usize = 64 << 20;
 
 /// Everything that the engine needs to start.
 pub struct RuleEngineOptions {
@@ -352,7 +351,7 @@ impl EngineShared {
     fn limits(&self, interval: Millis) -> PromqlLimits {
         let interval = Duration::from_millis(interval.unsigned_abs());
         PromqlLimits {
-            bytes_max: EXPRESSION_BYTES_MAX,
+            bytes_max: self.settings.expression_bytes_max,
             time_max: EXPRESSION_TIME_MAX.min(interval.max(Duration::from_secs(1))),
             cancellation: self.cancellation.clone(),
             ..PromqlLimits::default()

@@ -45,6 +45,9 @@ settings! {
         /// How many alerts wait for each receiver. When it is full, the oldest are dropped and
         /// counted.
         queue_length: NonZeroU32 = NonZeroU32::new(10_000).expect("not 0"),
+    } with {
+        /// The memory of one expression, whatever that of queries is.
+        expression_bytes_max: usize = 64 << 20,
     }
 }
 

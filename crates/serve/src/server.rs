@@ -13,7 +13,6 @@ use std::time::Duration;
 use pegel_query::QueryEngine;
 use pegel_query::promql::{NodeLabels, StoreSource};
 use pegel_store::Store;
-use pegel_supervisor::{ThreadFailure, panic_message};
 use pegel_tree_protocol::LocalServer;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -145,17 +144,19 @@ impl BoundServer {
         };
         // Every answer passes the filters of readers.
         let store = self.app.store.for_readers();
+        let mut engine = QueryEngine::new(
+            store.clone(),
+            self.app.annotations.clone(),
+            &self.app.node,
+            self.settings.dragon_compat,
+        );
+        engine.limits.bytes_max = self.settings.query_bytes_max;
         let context = Arc::new(ServerContext {
             promql: self.promql_source_over(&store),
             promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),
-            engine: QueryEngine::new(
-                store.clone(),
-                self.app.annotations.clone(),
-                &self.app.node,
-                self.settings.dragon_compat,
-            ),
+            engine,
             agent: AgentHandles { store, ..self.app },
             participants: Participants::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,
@@ -229,25 +230,14 @@ fn bind_all(
 /// Runs a task that ends only when the server stops; any other end is reported as a failure of the
 /// agent. Must be called inside the runtime.
 fn supervise(
-    name: &str,
+    name: &'static str,
     task: impl Future<Output = ()> + Send + 'static,
     context: &ServerContext,
 ) -> JoinHandle<()> {
     let supervisor = context.agent.store.supervisor().clone();
-    let (name, stage) = (name.to_owned(), context.stage.clone());
-    tokio::spawn(async move {
-        let panic = match tokio::spawn(task).await {
-            Ok(()) if *stage.borrow() > ShutdownStage::Serving => return,
-            Ok(()) => None,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => Some(panic_message(&*panic)),
-                // The runtime is shutting down.
-                Err(_) => return,
-            },
-        };
-        let thread = name;
-        supervisor.fail(ThreadFailure { thread, panic });
-    })
+    let stage = context.stage.clone();
+    let is_stopping = move || *stage.borrow() > ShutdownStage::Serving;
+    tokio::spawn(async move { supervisor.task(name, task, is_stopping).await })
 }
 
 /// Reloads the token and the certificates.

@@ -83,6 +83,10 @@ settings! {
         responses_bytes_max: usize = 64 << 20,
         /// How many queries the store executes concurrently.
         queries_max: usize = 4,
+        /// The memory of a query of OpenTSDB or for a range of time; PromQL has a key.
+        query_bytes_max: usize = 32 << 20,
+        /// The responses of all nodes to one request. Decoding one may take three times as much.
+        node_responses_bytes_max: usize = 64 << 20,
     }
 }
 

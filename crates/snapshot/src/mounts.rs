@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use pegel_machine::redact;
 use pegel_machine::{MachineFiles, MountInfo};
+use pegel_supervisor::AbandonableThreads;
 
 /// Maximum number of mounts that are read.
 const MOUNTS_MAX: usize = 512;
@@ -107,8 +108,11 @@ fn describe(mount: MountInfo) -> MountedFilesystem {
     }
 }
 
+/// Bounds the threads that wait for a file system: every snapshot would add one.
+static STATVFS_THREADS: AbandonableThreads = AbandonableThreads::new("statvfs", 4);
+
 /// Reads the sizes of local file systems on a separate thread, which is abandoned if `statvfs`
-/// hangs.
+/// hangs. Without a free thread, no sizes are read.
 fn read_sizes(mounts: &mut [MountedFilesystem]) {
     let is_local =
         |mount: &MountedFilesystem| mount.source.starts_with("/dev/") || mount.kind == "tmpfs";
@@ -116,8 +120,7 @@ fn read_sizes(mounts: &mut [MountedFilesystem]) {
     let paths = mounts.iter().filter(|mount| is_local(mount));
     let paths: Vec<PathBuf> = paths.map(|mount| PathBuf::from(&mount.path)).collect();
     let (send, receive) = mpsc::channel();
-    let builder = std::thread::Builder::new().name("statvfs".into());
-    let spawned = builder.spawn(move || {
+    let started = STATVFS_THREADS.start(move || {
         for path in paths {
             let size = rustix::fs::statvfs(&path).map(|found| found.f_frsize * found.f_blocks);
             let has_timed_out = send.send((path, size.ok())).is_err();
@@ -126,7 +129,8 @@ fn read_sizes(mounts: &mut [MountedFilesystem]) {
             }
         }
     });
-    if spawned.is_err() {
+    if let Err(error) = started {
+        tracing::debug!(%error, "cannot read the sizes of file systems");
         return;
     }
     let deadline = Instant::now() + SIZES_TIMEOUT;

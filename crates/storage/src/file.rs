@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pegel_plain_file::create_dirs;
 use rustix::fs::OFlags;
 
 use super::{
@@ -15,6 +16,8 @@ use super::{
 /// Records contain what their user may see: others may not read them.
 const RECORD_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
+/// Folders above records and public files: only their owner may add to them.
+pub(super) const PARENT_MODE: u32 = 0o755;
 /// Workflow, task and attempt.
 const FOLDER_DEPTH: usize = 3;
 /// A symbolic link or a FIFO of another user could lead anywhere or block.
@@ -35,7 +38,7 @@ impl FileStorage {
 
     fn create_folder(&self) -> io::Result<()> {
         if let Some(parent) = self.dir.parent() {
-            fs::create_dir_all(parent)?;
+            create_dirs(parent, PARENT_MODE)?;
         }
         match DirBuilder::new().mode(FOLDER_MODE).create(&self.dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

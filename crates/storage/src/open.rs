@@ -5,8 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pegel_plain_file::create_dirs;
+
 use super::azure::AzureFolder;
-use super::file::{file_problem, replace_file};
+use super::file::{PARENT_MODE, file_problem, replace_file};
 use super::google::GoogleFolder;
 use super::object_storage::{ObjectClient, ObjectStorage};
 use super::s3::S3Folder;
@@ -87,8 +89,8 @@ pub fn put_file(
     match open_folder(place, credentials, endpoints)? {
         OpenFolder::Objects(mut client) => client.put(name, bytes),
         OpenFolder::Directory(dir) => {
-            let written =
-                fs::create_dir_all(&dir).and_then(|()| replace_file(&dir, name, 0o644, bytes));
+            let written = create_dirs(&dir, PARENT_MODE)
+                .and_then(|()| replace_file(&dir, name, 0o644, bytes));
             written.map_err(|error| file_problem(&dir, &error))
         }
     }

@@ -72,7 +72,7 @@ pub use log::{LogPosition, LogReader, LogStep, LogVisitor};
 pub use options::StoreOptions;
 pub use range_query::{
     ColumnVisitor, LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SampleColumn,
-    SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion,
+    SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion, TimeLimit,
 };
 pub use read_filters::{READ_FILTERS_MAX, ReadFilter, ReadFilterError, ShownValues, ValueRange};
 pub use scan::{aggregate_samples, bucket_of};

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use pegel_metric::{MetricKind, Millis, Selector, Series};
 
+use crate::read_filters::ReadFilter;
+
 /// A query over a range of time.
 #[derive(Debug, Clone)]
 pub struct RangeQuery {
@@ -154,37 +156,50 @@ impl StepAggregation {
 
 /// Enforces a deadline without reading the clock for every series.
 #[derive(Debug)]
-pub(crate) struct TimeLimit {
+pub struct TimeLimit {
     deadline: Option<Instant>,
     cancellation: QueryCancellation,
     /// The work done since the clock was last read.
     spent: usize,
+    /// The work for each series besides its text.
+    series_work: usize,
 }
 
 impl TimeLimit {
     /// Bytes of text to match, or equivalent work, between two readings of the clock.
     pub(crate) const CHECK_EVERY: usize = 4096;
     /// The work of any other step, such as finding a run.
-    pub(crate) const STEP: usize = 64;
+    pub const STEP: usize = 64;
 
     pub(crate) fn new(deadline: Option<Instant>) -> TimeLimit {
         TimeLimit {
             deadline,
             cancellation: QueryCancellation::default(),
             spent: TimeLimit::CHECK_EVERY,
+            series_work: TimeLimit::STEP,
+        }
+    }
+
+    /// Returns a limit that ends at a deadline, or earlier when the query is canceled.
+    pub fn until(deadline: Instant, cancellation: QueryCancellation) -> TimeLimit {
+        TimeLimit {
+            cancellation,
+            ..TimeLimit::new(Some(deadline))
         }
     }
 
     /// Returns the limit of a query.
-    pub(crate) fn of(query: &RangeQuery) -> TimeLimit {
-        TimeLimit {
-            cancellation: query.cancellation.clone(),
-            ..TimeLimit::new(Some(query.deadline))
-        }
+    pub fn of(query: &RangeQuery) -> TimeLimit {
+        TimeLimit::until(query.deadline, query.cancellation.clone())
+    }
+
+    /// Counts the filters that will be tried on each series as work.
+    pub(crate) fn count_filters(&mut self, filters: &[ReadFilter]) {
+        self.series_work = TimeLimit::STEP * (1 + filters.len());
     }
 
     /// Counts work that is about to be done; fails after the deadline.
-    pub(crate) fn spend(&mut self, work: usize) -> Result<(), QueryError> {
+    pub fn spend(&mut self, work: usize) -> Result<(), QueryError> {
         self.spent += work;
         if self.spent < TimeLimit::CHECK_EVERY {
             return Ok(());
@@ -193,12 +208,12 @@ impl TimeLimit {
     }
 
     /// Counts a series that is about to be matched.
-    pub(crate) fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
-        self.spend(TimeLimit::STEP + series.text().len())
+    pub fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
+        self.spend(self.series_work + series.text().len())
     }
 
     /// Reads the clock now; for use before a step that takes long by itself.
-    pub(crate) fn check_now(&mut self) -> Result<(), QueryError> {
+    pub fn check_now(&mut self) -> Result<(), QueryError> {
         self.spent = 0;
         if self.cancellation.is_canceled() {
             return Err(QueryError::Canceled);

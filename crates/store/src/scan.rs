@@ -164,6 +164,23 @@ fn leave_out(SeriesChoice(choose): &SeriesChoice, matching: &mut Vec<SeriesWithF
     }
 }
 
+/// Removes the series that filters hide. Fails after the deadline: each series is compared with
+/// every filter.
+fn leave_out_hidden(
+    matching: Vec<SeriesWithFragments>,
+    filters: &[ReadFilter],
+    limit: &mut TimeLimit,
+) -> Result<Vec<SeriesWithFragments>, QueryError> {
+    let mut shown = Vec::with_capacity(matching.len());
+    for (series, fragments) in matching {
+        limit.spend_on(&series)?;
+        if shown_values(filters, &series) != ShownValues::None {
+            shown.push((series, fragments));
+        }
+    }
+    Ok(shown)
+}
+
 /// Returns whether values hold between the rows of a series: it is one of a program, in a group.
 fn is_held(ticks: TickCompletion, series: &Series, fragments: &[SampleFragment]) -> bool {
     ticks.interval > 0
@@ -205,8 +222,9 @@ impl SeriesScan {
         }
         let mut found = gather_fragments(shared, &scanned, &mut limit)?;
         let mut matching = std::mem::take(&mut found.series).into_sorted();
+        limit.count_filters(filters);
         if !filters.is_empty() {
-            matching.retain(|(series, _)| shown_values(filters, series) != ShownValues::None);
+            matching = leave_out_hidden(matching, filters, &mut limit)?;
         }
         if let Some(choice) = &query.choice {
             leave_out(choice, &mut matching);
@@ -221,8 +239,11 @@ impl SeriesScan {
     }
 
     fn next_series(&mut self) -> Result<Option<SeriesWithFragments>, QueryError> {
-        self.limit.spend(TimeLimit::STEP)?;
-        Ok(self.matching.next())
+        let next = self.matching.next();
+        if let Some((series, _)) = &next {
+            self.limit.spend_on(series)?;
+        }
+        Ok(next)
     }
 
     /// Returns the time from which on the samples of a series are shown, `start` at the earliest.
@@ -240,5 +261,48 @@ impl SeriesScan {
         let SeriesFragments { reader, groups, .. } = &mut self.found;
         let (query, limit) = (&self.query, &mut self.limit);
         reader.read_series(fragments, groups, query, limit, bytes_max, builder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use pegel_metric::{Family, MetricKind};
+
+    use super::*;
+    use crate::range_query::QueryCancellation;
+    use crate::read_filters::READ_FILTERS_MAX;
+
+    fn series(label: usize) -> Arc<Series> {
+        let family = Arc::new(Family::new("", MetricKind::Gauge, "", 1, ""));
+        let label = label.to_string();
+        Arc::new(Series::named(family, "m", &[("a", label.as_str())]).expect("valid"))
+    }
+
+    fn filters(count: usize) -> Vec<ReadFilter> {
+        let filter = ReadFilter::new("f", "debug_*", None, None).expect("valid");
+        vec![filter; count]
+    }
+
+    #[test]
+    fn filters_are_not_tried_after_the_deadline() {
+        let matching = (0..100_000).map(|label| (series(label), Vec::new()));
+        let matching = matching.collect();
+        let mut limit = TimeLimit::new(Some(Instant::now() - Duration::from_millis(1)));
+        let shown = leave_out_hidden(matching, &filters(1), &mut limit);
+        assert!(matches!(shown, Err(QueryError::TooLong)));
+    }
+
+    #[test]
+    fn the_clock_is_read_for_every_series_if_there_are_many_filters() {
+        let cancellation = QueryCancellation::default();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut limit = TimeLimit::until(deadline, cancellation.clone());
+        limit.count_filters(&filters(READ_FILTERS_MAX));
+        limit.spend_on(&series(0)).expect("in time");
+        cancellation.cancel();
+        let result = limit.spend_on(&series(1));
+        assert!(matches!(result, Err(QueryError::Canceled)), "{result:?}");
     }
 }

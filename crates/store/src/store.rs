@@ -278,6 +278,7 @@ impl Store {
             current.groups.retain(|group| !group.is_of(input));
         }
         let filters = self.filters_in_force();
+        limit.count_filters(&filters);
         let mut shown = |series: &Arc<Series>, latest: LatestValue| {
             let is_hidden = hidden_ranges::is_hidden(&hidden_ranges, series, latest.last_sampled);
             if !is_hidden && shown_values(&filters, series).contain(latest.value) {
@@ -390,11 +391,7 @@ impl Store {
         visit: &mut dyn FnMut(&Arc<Series>),
     ) -> Result<(), QueryError> {
         let filters = self.filters_in_force();
-        scan::list_series(&self.inner.shared, query, &mut |series| {
-            if shown_values(&filters, series) != ShownValues::None {
-                visit(series);
-            }
-        })
+        scan::list_series(&self.inner.shared, query, &filters, visit)
     }
 
     /// Returns a handle on which the filters of readers act: for answers to clients.

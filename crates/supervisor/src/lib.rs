@@ -8,12 +8,17 @@
 //! A *restarted* thread serves one collector, the snapshot or the cloud watch. After a panic it is
 //! restarted, after a pause that grows each time.
 //!
+//! A *task* of a runtime that the agent cannot do without is run by [`Supervisor::task`]. A thread
+//! for a call that may hang is one of [`AbandonableThreads`].
+//!
 //! Every part of the agent that starts a long-lived thread takes a [`Supervisor`] in its options
 //! and starts it with [`Supervisor::thread`].
 
+mod abandonable;
 mod critical;
 mod record;
 mod restarted;
+mod task;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,6 +30,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use abandonable::AbandonableThreads;
 pub use critical::CriticalThread;
 pub use record::{Heartbeat, ThreadState, ThreadStatus};
 pub use restarted::RestartedThread;

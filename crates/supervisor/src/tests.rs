@@ -122,3 +122,44 @@ fn a_thread_that_pauses_before_its_restart_is_reported() {
     assert_eq!(supervisor.fault(), None);
     assert_eq!(supervisor.threads()[0].error.as_deref(), Some("no answer"));
 }
+
+#[test]
+fn the_panic_of_a_task_is_a_failure_and_so_is_its_unexpected_end() {
+    let run = |task: &mut dyn FnMut(), is_end_expected: bool| {
+        let supervisor = Supervisor::default();
+        let mut running =
+            pin!(supervisor.task("accept", async { task() }, move || is_end_expected));
+        let poll = running
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll.is_ready());
+        let failure = supervisor.failure();
+        failure.map(|failure| failure.to_string())
+    };
+    let panicked = run(&mut || panic!("disk on fire"), true);
+    let expected = "thread accept panicked: disk on fire";
+    assert_eq!(panicked.as_deref(), Some(expected));
+    let ended = run(&mut || (), false);
+    let expected = "thread accept ended unexpectedly";
+    assert_eq!(ended.as_deref(), Some(expected));
+    assert_eq!(run(&mut || (), true), None);
+}
+
+#[test]
+fn abandoned_threads_are_bounded() {
+    static HANGING: AbandonableThreads = AbandonableThreads::new("hanging", 3);
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    for _ in 0..3 {
+        let released = released.clone();
+        let hang = move || {
+            let _ = released.lock().recv();
+        };
+        HANGING.start(hang).expect("a place is free");
+    }
+    let refused = HANGING.start(|| ()).expect_err("all places are taken");
+    let expected = "3 calls of hanging have not returned yet";
+    assert_eq!(refused.to_string(), expected);
+    drop(release);
+    eventually("a place is free", || HANGING.start(|| ()));
+}

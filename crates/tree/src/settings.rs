@@ -11,6 +11,9 @@ use pegel_credentials::TokenSource;
 /// The most children that can be configured.
 pub const CHILDREN_MAX: u32 = 10_000;
 
+/// The default of [`TreeSettings::responses_bytes_max`]; other limits on memory are in proportion.
+const RESPONSES_BYTES_MAX: usize = 128 << 20;
+
 settings! {
     /// The tree of agents. An agent with `parents` sends its values to the first of them that it
     /// can reach; an agent with `accept` reduces the values of its children and answers queries for
@@ -46,6 +49,10 @@ settings! {
         /// $PEGEL_TOKEN, if set, takes precedence.
         token_file: Option<PathBuf> = None => "/etc/pegel/tree/token",
     } with {
+        /// The most connections of peers that have not attached as a child yet.
+        unproven_max: usize = 128,
+        /// The most bytes of all responses to one request for values of the past.
+        responses_bytes_max: usize = RESPONSES_BYTES_MAX,
         /// The token of the environment; it takes precedence over `token_file`.
         token_variable: Option<Secret> = None,
     }
@@ -55,6 +62,12 @@ impl TreeSettings {
     /// Returns whether the agent is part of a tree.
     pub fn is_configured(&self) -> bool {
         self.accept.is_some() || !self.parents.is_empty()
+    }
+
+    /// Returns the part of a limit that fits into the memory if responses are limited.
+    pub(crate) fn scaled(&self, limit: usize) -> usize {
+        let parts = RESPONSES_BYTES_MAX / self.responses_bytes_max.max(1);
+        (limit / parts.max(1)).max(1)
     }
 
     pub(crate) fn token(&self) -> Option<TokenSource> {
@@ -166,6 +179,15 @@ text_setting!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_in_proportion_to_responses() {
+        let mut settings = TreeSettings::default();
+        assert_eq!(settings.scaled(4_000_000), 4_000_000);
+        settings.responses_bytes_max /= 32;
+        assert_eq!(settings.scaled(4_000_000), 125_000);
+        assert_eq!(settings.scaled(2), 1);
+    }
 
     #[test]
     fn addresses_of_parents() {

@@ -16,6 +16,7 @@ use pegel_tree_protocol::{LocalServer, NodeTree};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use crate::child::{ParentContact, Uplink, UplinkItem, UplinkState};
 use crate::context::TreeContext;
@@ -162,6 +163,7 @@ impl Tree {
             .build()?;
         let mut tasks = TreeTasks {
             context: self.context.clone(),
+            supervisor: self.supervisor.clone(),
             listener: None,
             parent: self.parent.clone(),
             uplink: None,
@@ -209,6 +211,7 @@ impl Tree {
 /// What the runtime of a tree runs.
 struct TreeTasks {
     context: Arc<TreeContext>,
+    supervisor: Supervisor,
     listener: Option<tokio::net::TcpListener>,
     parent: Option<Arc<Parent>>,
     uplink: Option<(Arc<Uplink>, mpsc::Receiver<UplinkItem>)>,
@@ -218,15 +221,20 @@ struct TreeTasks {
 impl TreeTasks {
     fn run(mut self, runtime: Runtime) {
         runtime.block_on(async {
-            let mut background = vec![tokio::spawn(reload_credentials(self.context.clone()))];
-            if let (Some(parent), Some(listener)) = (&self.parent, self.listener.take()) {
-                background.push(tokio::spawn(accept_children(parent.clone(), listener)));
-                background.push(tokio::spawn(run_backfill(parent.clone())));
+            let mut background = Vec::new();
+            if self.context.reloadable.has_files() {
+                let reload = reload_credentials(self.context.clone());
+                background.push(self.spawn("tree-reload", reload));
             }
-            let uplink = self
-                .uplink
-                .take()
-                .map(|(uplink, items)| tokio::spawn(uplink.run(items, self.stopped.clone())));
+            if let (Some(parent), Some(listener)) = (&self.parent, self.listener.take()) {
+                let accept = accept_children(parent.clone(), listener);
+                background.push(self.spawn("tree-accept", accept));
+                background.push(self.spawn("tree-backfill", run_backfill(parent.clone())));
+            }
+            let uplink = self.uplink.take();
+            let uplink = uplink.map(|(uplink, items)| {
+                self.spawn("tree-uplink", uplink.run(items, self.stopped.clone()))
+            });
             // An error means that the sender is gone, which is the same.
             let _ = self.stopped.wait_for(|stopped| *stopped).await;
             if let Some(uplink) = uplink {
@@ -235,19 +243,31 @@ impl TreeTasks {
             if let Some(parent) = &self.parent {
                 parent.close_children();
             }
-            background.iter().for_each(tokio::task::JoinHandle::abort);
+            background.iter().for_each(JoinHandle::abort);
             if let Some(parent) = &self.parent {
                 parent.save_backfill();
             }
         });
         runtime.shutdown_timeout(STOP_TIME);
     }
+
+    /// Starts a task that ends only after the tree was asked to stop; any other end is reported as
+    /// a failure of the agent.
+    fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let (supervisor, stopped) = (self.supervisor.clone(), self.stopped.clone());
+        let is_stopping = move || *stopped.borrow();
+        tokio::spawn(async move { supervisor.task(name, task, is_stopping).await })
+    }
 }
 
 /// Reads certificates and token again when their files change, until the task is dropped. New
 /// connections use them; those that exist stay.
 async fn reload_credentials(context: Arc<TreeContext>) {
-    while context.reloadable.has_files() {
+    loop {
         tokio::time::sleep(RELOAD_EVERY).await;
         let context = context.clone();
         // A hanging file system blocks only a blocking thread.

@@ -465,6 +465,11 @@ impl PullConfig {
     pub fn is_empty(&self) -> bool {
         self.inputs().is_empty()
     }
+
+    /// Returns the number of inputs.
+    pub fn len(&self) -> usize {
+        self.inputs().len()
+    }
 }
 
 impl Setting for PullConfig {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_metric::{Millis, Selector, Series};
-use pegel_store::{QueryError, RangeQuery};
+use pegel_store::RangeQuery;
 
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
@@ -129,9 +129,7 @@ fn resolve_selector(
         .series(&range_query, &mut |series| all.push(series.clone()))?;
     let mut found = HashSet::new();
     for series in all {
-        if Instant::now() > deadline {
-            return Err(QueryError::TooLong.into());
-        }
+        QueryEngine::check_time(deadline)?;
         if selector.matches(&series) {
             found.insert(series);
         }

@@ -1,14 +1,16 @@
 //! The series of the store and, before its border, of the history: for OpenTSDB's queries and
 //! `/api/v1/range`, which see series under their stored names.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use pegel_metric::prometheus_names::metric_name;
 use pegel_metric::{Family, MetricKind, Millis, Selector, Series, is_stale};
 use pegel_store::{
-    QueryError, QueryStep, RangeQuery, SeriesVisitor, ShownValues, Store, aggregate_samples,
-    bucket_of,
+    QueryError, QueryStep, RangeQuery, SeriesVisitor, ShownValues, Store, TimeLimit,
+    aggregate_samples, bucket_of,
 };
 
 use super::join::{JoinRule, JoinedColumn, JoinedHistory, StoredColumn};
@@ -27,6 +29,9 @@ pub struct StoreWithHistory {
     node: Arc<NodeLabels>,
     history: HistoryAccess,
 }
+
+/// The work for a series that only the history has: its labels are compared and joined.
+const OLD_SERIES_WORK: usize = 4 * TimeLimit::STEP;
 
 type StoredPoints = Vec<(Millis, f64)>;
 
@@ -96,12 +101,12 @@ impl StoreWithHistory {
         &self,
         labels: &LabelSet,
         selector: &Selector,
-        families: &HashMap<String, Arc<Family>>,
+        names: &StoredNames<'_>,
     ) -> Option<(Arc<Series>, ShownValues)> {
         if labels.get("instance") != self.node.instance {
             return None;
         }
-        let name = stored_name(selector, labels.metric_name());
+        let name = names.stored_name(labels.metric_name());
         let is_added = |key: &str, value: &str| match key {
             "__name__" | "instance" => true,
             "job" => value == self.node.job,
@@ -109,7 +114,7 @@ impl StoreWithHistory {
         };
         let own = labels.iter().filter(|(key, value)| !is_added(key, value));
         let own: Vec<(&str, &str)> = own.collect();
-        let family = families.get(name).cloned();
+        let family = names.families.get(name).copied().cloned();
         let family = family.unwrap_or_else(|| Arc::new(guessed_family(name)));
         let series = Series::named(family, name, &own).ok()?;
         let shown = self.store.shown_values(&series);
@@ -123,26 +128,41 @@ impl StoreWithHistory {
         query: &RangeQuery,
         history: &mut JoinedHistory,
         stored: &[Arc<Series>],
-    ) -> BTreeMap<String, OldSeries> {
-        let view = self.view();
-        let known: HashSet<LabelSet> = stored.iter().map(|series| view.labels(series)).collect();
-        let families = families(stored);
+    ) -> Result<BTreeMap<String, OldSeries>, QueryError> {
+        let mut limit = TimeLimit::of(query);
+        let known = self.known_labels(stored, &mut limit)?;
+        let names = StoredNames::new(&query.selector, stored);
         let unknown: Vec<LabelSet> = { history.labels() }
             .filter(|labels| !known.contains(*labels))
             .cloned()
             .collect();
         let mut old = BTreeMap::new();
         for labels in unknown {
+            limit.spend(OLD_SERIES_WORK)?;
             let Some(samples) = history.take(&labels) else {
                 continue;
             };
-            let Some((series, shown)) = self.old_series(&labels, &query.selector, &families) else {
+            let Some((series, shown)) = self.old_series(&labels, &query.selector, &names) else {
                 continue;
             };
             let samples = history.alone(&samples, shown);
             old.insert(series.text().to_owned(), OldSeries { series, samples });
         }
-        old
+        Ok(old)
+    }
+
+    /// Returns the labels that PromQL shows of series of the store.
+    fn known_labels(
+        &self,
+        stored: &[Arc<Series>],
+        limit: &mut TimeLimit,
+    ) -> Result<HashSet<LabelSet>, QueryError> {
+        let view = self.view();
+        let labels = stored.iter().map(|series| {
+            limit.spend_on(series)?;
+            Ok(view.labels(series))
+        });
+        labels.collect()
     }
 
     /// Joins the samples of a series of the store, which are stored without steps.
@@ -223,7 +243,7 @@ impl StoreWithHistory {
             false => bucket.saturating_add(step.millis),
         };
         let stored = self.stored(query)?;
-        let old = self.only_old(query, &mut history, &stored);
+        let old = self.only_old(query, &mut history, &stored)?;
         let mut heads = self.stepped_head(query, step, (&mut history, cut), (&stored, old))?;
         if cut <= query.end {
             let tail = RangeQuery {
@@ -254,7 +274,7 @@ impl StoreWithHistory {
         visit: &mut SeriesVisitor<'_>,
     ) -> Result<(), QueryError> {
         let stored = self.stored(query)?;
-        let old = self.only_old(query, &mut history, &stored);
+        let old = self.only_old(query, &mut history, &stored)?;
         let old = old.into_iter().map(|(text, one)| {
             let points: StoredPoints = one.samples.points().collect();
             (text, (one.series, points))
@@ -297,20 +317,34 @@ fn visit_before(
     }
 }
 
-/// Returns the families of series by their names.
-fn families(series: &[Arc<Series>]) -> HashMap<String, Arc<Family>> {
-    let families = series.iter();
-    families
-        .map(|series| (series.name().to_owned(), series.family().clone()))
-        .collect()
+/// The names and families of series as the store has them, for one query.
+struct StoredNames<'a> {
+    /// The exact names of the selector by their form in Prometheus.
+    names: HashMap<Cow<'a, str>, &'a str>,
+    /// The families of the store's series by name.
+    families: HashMap<&'a str, &'a Arc<Family>>,
 }
 
-/// Returns the name of a selector if `name` is its form in Prometheus, otherwise `name`.
-fn stored_name<'a>(selector: &'a Selector, name: &'a str) -> &'a str {
-    let names = selector.exact_names().unwrap_or_default();
-    let mut names = names.into_iter();
-    let is_meant = |wanted: &&str| *pegel_metric::prometheus_names::metric_name(wanted) == *name;
-    names.find(is_meant).unwrap_or(name)
+impl<'a> StoredNames<'a> {
+    fn new(selector: &'a Selector, stored: &'a [Arc<Series>]) -> StoredNames<'a> {
+        let mut names = HashMap::new();
+        for name in selector.exact_names().unwrap_or_default() {
+            // The first of several names with one form counts.
+            names.entry(metric_name(name)).or_insert(name);
+        }
+        let families = stored.iter();
+        StoredNames {
+            names,
+            families: families
+                .map(|series| (series.name(), series.family()))
+                .collect(),
+        }
+    }
+
+    /// Returns the name of the selector if `name` is its form in Prometheus, otherwise `name`.
+    fn stored_name<'b>(&'b self, name: &'b str) -> &'b str {
+        self.names.get(name).copied().unwrap_or(name)
+    }
 }
 
 fn guessed_family(name: &str) -> Family {
@@ -341,14 +375,15 @@ impl SampleReader for StoreWithHistory {
         let listed = self.request(query, |request| self.history.list(&self.store, request));
         let listed = listed.unwrap_or_default();
         if !listed.is_empty() {
-            let view = self.view();
-            let known: HashSet<LabelSet> = found.iter().map(|series| view.labels(series)).collect();
-            let families = families(&found);
-            let unknown = listed.iter().filter(|labels| !known.contains(*labels));
-            let old = unknown.filter_map(|labels| {
-                let (series, _) = self.old_series(labels, &query.selector, &families)?;
-                Some(series)
-            });
+            let mut limit = TimeLimit::of(query);
+            let known = self.known_labels(&found, &mut limit)?;
+            let names = StoredNames::new(&query.selector, &found);
+            let mut old = Vec::new();
+            for labels in listed.iter().filter(|labels| !known.contains(*labels)) {
+                limit.spend(OLD_SERIES_WORK)?;
+                let series = self.old_series(labels, &query.selector, &names);
+                old.extend(series.map(|(series, _)| series));
+            }
             found.extend(old);
             found.sort_unstable_by(|a, b| a.text().cmp(b.text()));
             found.dedup_by(|a, b| a.text() == b.text());
@@ -373,5 +408,22 @@ impl SampleReader for StoreWithHistory {
         let (_, newest) = self.store.time_bounds();
         let now = self.store.complete_since().now;
         (Some(self.history.reader().oldest(now)), newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_store::series;
+
+    #[test]
+    fn series_of_the_history_get_their_stored_names_and_families() {
+        let selector = Selector::any(["a.b", "a-b", "c"].map(Selector::name).into());
+        let stored = [Arc::new(series("a.b"))];
+        let names = StoredNames::new(&selector, &stored);
+        assert_eq!(names.stored_name("a_b"), "a-b", "the first of both");
+        assert_eq!(names.stored_name("c"), "c");
+        assert_eq!(names.stored_name("other"), "other");
+        assert!(names.families.contains_key("a.b"));
     }
 }

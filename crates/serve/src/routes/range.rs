@@ -41,12 +41,14 @@ pub(super) async fn range(
             .respond_query(&caller, &headers, move |buffer| {
                 let (source, job) =
                     job_samples(&for_work, tree.as_ref(), own, &nodes, visible, &id)?;
-                let query = job_range_query(&parameters, now, &job)?;
+                let mut query = job_range_query(&parameters, now, &job)?;
+                query.bytes_max = for_work.settings.query_bytes_max;
                 write_range(buffer, &source, &query)
             })
             .await;
     }
-    let query = range_query(&parameters, now)?;
+    let mut query = range_query(&parameters, now)?;
+    query.bytes_max = context.settings.query_bytes_max;
     if let Some(tree) = tree {
         return context
             .respond_query(&caller, &headers, move |buffer| {

@@ -13,7 +13,7 @@ use pegel_query::promql::{
     LabelMatcher, LabelSet, PromqlError, PromqlErrorKind, QueryCancellation, Selection,
     SeriesSource, StoreSource,
 };
-use pegel_store::{QueryError, RangeQuery};
+use pegel_store::{QueryError, RangeQuery, TimeLimit};
 use pegel_tree_protocol::{
     SelectTooLarge, SelectWriter, SelectedSeries, encode_times, encode_values,
     select_request::Content,
@@ -112,7 +112,10 @@ pub(super) async fn select(
                 if nodes.includes_own() {
                     answer.write_own(&plan)?;
                 }
-                for series in nodes.select(plan.request.clone(), &|_| true, &limits)? {
+                let found = nodes.select(plan.request.clone(), &|_| true, &limits)?;
+                let mut limit = limits.time();
+                for series in found {
+                    limit.spend(TimeLimit::STEP + series.values.len())?;
                     answer.writer.series(&series).map_err(too_large)?;
                 }
                 record.clone()

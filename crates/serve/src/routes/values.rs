@@ -60,7 +60,8 @@ pub(super) async fn values(
                     visible,
                     &id,
                 )?;
-                let found = last_values(&source, &selector, &job)?;
+                let bytes_max = for_work.settings.query_bytes_max;
+                let found = last_values(&source, &selector, &job, bytes_max)?;
                 buffer.json(&current_values(&found))
             })
             .await;
@@ -88,9 +89,11 @@ fn last_values(
     source: &JobSamples,
     selector: &Selector,
     job: &JobOnNodes,
+    bytes_max: usize,
 ) -> Result<CurrentSeries, ApiError> {
     let start = job.begin.max(job.end - JOB_LOOKBACK);
     let query = RangeQuery {
+        bytes_max,
         deadline: Instant::now() + MATCH_TIME,
         ..RangeQuery::new(selector.clone(), start, job.end, None)
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pegel_store::{QueryCancellation, QueryError};
+use pegel_store::{QueryCancellation, QueryError, TimeLimit};
 use pegel_tree_protocol::{
     ChildAnswer, FanOut, SelectEnd, SelectReader, SelectRequest, SelectedSeries, TreeCallError,
     TreeRequest, select_part,
@@ -20,10 +20,9 @@ pub(crate) const SELECT_TARGET: &str = "/tree/select";
 /// Marks requests of the tree itself: those that a parent passes on for clients never have it.
 pub(crate) const TREE_HEADER: &str = "pegel-tree";
 
-/// The largest response of all nodes together.
-const RESPONSES_BYTES_MAX: usize = 64 << 20;
-/// The memory that the series of one response may take: a series of few bytes takes hundreds.
-const RESPONSE_MEMORY_MAX: usize = 3 * RESPONSES_BYTES_MAX;
+/// The memory that the series of one response may take, in units of the limit on all responses: a
+/// series of few bytes takes hundreds.
+const DECODED_SIZE_MAX: usize = 3;
 /// The part of the time that is left which the nodes below may use: the rest is for the response.
 const NODES_TIME_PERCENT: u32 = 90;
 /// How often a waiting thread checks whether the client is gone.
@@ -35,6 +34,13 @@ pub(crate) struct FanOutLimits {
     pub deadline: Instant,
     pub bytes_max: usize,
     pub cancellation: QueryCancellation,
+}
+
+impl FanOutLimits {
+    /// Returns the limit on the time for what arrived.
+    pub(crate) fn time(&self) -> TimeLimit {
+        TimeLimit::until(self.deadline, self.cancellation.clone())
+    }
 }
 
 /// The responses of children, and the nodes that were asked, sorted.
@@ -65,6 +71,11 @@ impl ChosenNodes {
         chosen
     }
 
+    /// Returns the most bytes of the responses of all nodes to one request.
+    pub(super) fn responses_bytes_max(&self) -> usize {
+        self.access.context.settings.node_responses_bytes_max
+    }
+
     /// Returns whether this agent itself is read.
     pub(crate) fn includes_own(&self) -> bool {
         self.choice.accepts(&self.index.own)
@@ -78,19 +89,21 @@ impl ChosenNodes {
         accepts: &dyn Fn(&str) -> bool,
         limits: &FanOutLimits,
     ) -> Result<Vec<SelectedSeries>, QueryError> {
-        let bytes_max = limits.bytes_max.min(RESPONSES_BYTES_MAX);
+        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
         request.bytes_max = bytes_max as u64;
         let answers = self.ask(accepts, limits, |nodes| {
             request.nodes = nodes.to_vec();
             (SELECT_TARGET.to_owned(), request.encode_to_vec().into())
         })?;
         let mut found = Vec::new();
+        let mut limit = limits.time();
+        let memory_max = DECODED_SIZE_MAX * self.responses_bytes_max();
         for answer in answers {
-            match read_series(&answer.body) {
+            match read_series(&answer.body, memory_max, &mut limit)? {
                 Ok((series, end)) => {
                     let late = end.late.iter().map(String::as_str);
                     self.miss(&answer.child, late, accepts);
-                    self.take_series(&answer, series, accepts, &mut found);
+                    self.take_series(&answer, series, accepts, &mut limit, &mut found)?;
                 }
                 Err(problem) => {
                     tracing::warn!(child = answer.child, problem, "response of a node refused");
@@ -169,7 +182,7 @@ impl ChosenNodes {
             deadline: time,
             is_owner: self.access.is_owner,
         };
-        let bytes_max = limits.bytes_max.min(RESPONSES_BYTES_MAX);
+        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
         let canceled = async {
             while !limits.cancellation.is_canceled() {
                 tokio::time::sleep(CANCELLATION_CHECK).await;
@@ -194,9 +207,10 @@ impl ChosenNodes {
         bytes_max: usize,
     ) -> Result<Vec<ChildAnswer>, QueryError> {
         let record = &self.access.record;
+        let bytes_max = bytes_max.min(self.responses_bytes_max());
         for (error, below) in &responses.failed {
             if let TreeCallError::TooLarge { .. } = error {
-                return Err(QueryError::TooLarge(bytes_max.min(RESPONSES_BYTES_MAX)));
+                return Err(QueryError::TooLarge(bytes_max));
             }
             tracing::debug!(%error, "no answer from a node");
             let is_asked = |node: &&String| nodes.binary_search(*node).is_ok();
@@ -205,7 +219,7 @@ impl ChosenNodes {
         let (answers, others): (Vec<_>, Vec<_>) =
             { responses.answers.into_iter() }.partition(|answer| answer.status == 200);
         if others.iter().any(|answer| answer.status == 413) {
-            return Err(QueryError::TooLarge(bytes_max.min(RESPONSES_BYTES_MAX)));
+            return Err(QueryError::TooLarge(bytes_max));
         }
         let children = answers.iter().map(|answer| answer.child.as_str());
         let children: HashSet<&str> = children.collect();
@@ -267,40 +281,99 @@ impl ChosenNodes {
         is_valid.then_some(host)
     }
 
+    /// Adds the series of nodes that the child speaks for.
     fn take_series(
         &self,
         answer: &ChildAnswer,
         series: Vec<SelectedSeries>,
         accepts: &dyn Fn(&str) -> bool,
+        limit: &mut TimeLimit,
         found: &mut Vec<SelectedSeries>,
-    ) {
+    ) -> Result<(), QueryError> {
         found.reserve(series.len());
+        // The series of one node follow each other, and a check may match an expression.
+        let mut last: Option<(String, Option<String>)> = None;
         for mut series in series {
+            limit.spend(TimeLimit::STEP)?;
             let host = std::mem::take(&mut series.host);
-            if let Some(host) = self.checked_host(answer, host, accepts) {
+            let checked = match &last {
+                Some((known, Some(checked))) if *known == host => Some(checked.clone()),
+                _ => {
+                    let checked = self.checked_host(answer, host.clone(), accepts);
+                    last = Some((host, checked.clone()));
+                    checked
+                }
+            };
+            if let Some(host) = checked {
                 series.host = host;
                 found.push(series);
             }
         }
+        Ok(())
     }
 }
 
-/// Reads the complete response of a child.
-fn read_series(body: &[u8]) -> Result<(Vec<SelectedSeries>, SelectEnd), String> {
+/// The series of a response and its end, or what is wrong with it.
+type ReadResponse = Result<(Vec<SelectedSeries>, SelectEnd), String>;
+
+/// Reads the complete response of a child. Fails after the deadline.
+fn read_series(
+    body: &[u8],
+    memory_max: usize,
+    limit: &mut TimeLimit,
+) -> Result<ReadResponse, QueryError> {
     let mut found = Vec::new();
     let mut memory = 0;
     for part in SelectReader::new(body) {
-        match part.map_err(|error| error.to_string())?.kind {
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        match part.kind {
             Some(select_part::Kind::Series(series)) => {
-                memory += size_of::<SelectedSeries>() + series.encoded_len();
-                if memory > RESPONSE_MEMORY_MAX {
-                    return Err("its series take too much memory".to_owned());
+                let bytes = series.encoded_len();
+                limit.spend(TimeLimit::STEP + bytes)?;
+                memory += size_of::<SelectedSeries>() + bytes;
+                if memory > memory_max {
+                    return Ok(Err("its series take too much memory".to_owned()));
                 }
                 found.push(series);
             }
-            Some(select_part::Kind::End(end)) => return Ok((found, end)),
+            Some(select_part::Kind::End(end)) => return Ok(Ok((found, end))),
             None => {}
         }
     }
-    Err("the response is truncated".to_owned())
+    Ok(Err("the response is truncated".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_tree_protocol::SelectWriter;
+
+    use super::*;
+
+    #[test]
+    fn a_response_of_many_series_is_not_read_after_the_deadline() {
+        let mut writer = SelectWriter::new(64 << 20);
+        let series = SelectedSeries {
+            text: "m".to_owned(),
+            ..SelectedSeries::default()
+        };
+        for _ in 0..100_000 {
+            writer.series(&series).expect("it fits");
+        }
+        let body = writer.finish(SelectEnd::default());
+        let limits = |deadline| FanOutLimits {
+            deadline,
+            bytes_max: 64 << 20,
+            cancellation: QueryCancellation::default(),
+        };
+        let late = limits(Instant::now() - Duration::from_millis(1));
+        let read = read_series(&body, usize::MAX, &mut late.time());
+        assert!(matches!(read, Err(QueryError::TooLong)));
+        let in_time = limits(Instant::now() + Duration::from_secs(60));
+        let read = read_series(&body, usize::MAX, &mut in_time.time());
+        let (series, _) = read.expect("in time").expect("complete");
+        assert_eq!(series.len(), 100_000);
+    }
 }

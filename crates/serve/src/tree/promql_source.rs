@@ -101,6 +101,13 @@ impl SplitMatchers {
         self.of_parent.iter().all(|matcher| matcher.matches(labels))
     }
 
+    /// Like [`accepts`](Self::accepts), for a series of a node: only those of nodes that
+    /// `accepts_host` accepts are received.
+    fn accepts_received(&self, labels: &LabelSet) -> bool {
+        let mut others = self.of_parent.iter().filter(|matcher| matcher.name != HOST);
+        others.all(|matcher| matcher.matches(labels))
+    }
+
     /// Returns a series of a node with the labels that PromQL shows. `None` if it is malformed or
     /// does not match.
     fn shown(
@@ -112,7 +119,7 @@ impl SplitMatchers {
             return Ok(None);
         };
         let labels = shown_labels(&series, &selected.host);
-        let labels = labels.filter(|labels| self.accepts(labels));
+        let labels = labels.filter(|labels| self.accepts_received(labels));
         Ok(labels.map(|labels| (labels, series)))
     }
 
@@ -161,8 +168,9 @@ impl PromqlTree {
                 }
             })?;
         }
-        let mut decoder = SelectedDecoder::new(selection.bytes_max);
-        for selected in self.ask(Content::Series, selection, &matchers)? {
+        let limits = limits_of(selection);
+        let mut decoder = SelectedDecoder::new(selection.bytes_max, limits.time());
+        for selected in self.ask(Content::Series, selection, &matchers, &limits)? {
             if let Some((labels, series)) = matchers.shown(&mut decoder, &selected)? {
                 visit(labels, series.family())?;
             }
@@ -186,8 +194,9 @@ impl PromqlTree {
                 }
             })?;
         }
-        let mut decoder = SelectedDecoder::new(selection.bytes_max);
-        for selected in self.ask(Content::Samples, selection, &matchers)? {
+        let limits = limits_of(selection);
+        let mut decoder = SelectedDecoder::new(selection.bytes_max, limits.time());
+        for selected in self.ask(Content::Samples, selection, &matchers, &limits)? {
             let Some((labels, _)) = matchers.shown(&mut decoder, &selected)? else {
                 continue;
             };
@@ -208,6 +217,7 @@ impl PromqlTree {
         content: Content,
         selection: &Selection<'_>,
         matchers: &SplitMatchers,
+        limits: &FanOutLimits,
     ) -> Result<Vec<SelectedSeries>, PromqlError> {
         // Only the alerts of an earlier agent are selected by input.
         if selection.input.is_some() {
@@ -221,14 +231,17 @@ impl PromqlTree {
             completes_ticks: true,
             ..SelectRequest::default()
         };
-        let limits = FanOutLimits {
-            deadline: selection.deadline,
-            bytes_max: selection.bytes_max,
-            cancellation: selection.cancellation.clone(),
-        };
         let accepts = |host: &str| matchers.accepts_host(host);
-        let found = self.nodes.select(request, &accepts, &limits);
+        let found = self.nodes.select(request, &accepts, limits);
         found.map_err(promql_error)
+    }
+}
+
+fn limits_of(selection: &Selection<'_>) -> FanOutLimits {
+    FanOutLimits {
+        deadline: selection.deadline,
+        bytes_max: selection.bytes_max,
+        cancellation: selection.cancellation.clone(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pegel_metric::{Family, Input, MetricKind, Millis, Series};
-use pegel_store::{LatestValue, QueryError};
+use pegel_store::{LatestValue, QueryError, TimeLimit};
 use pegel_tree_protocol::{
     Kind, SelectedSeries, decode_times, decode_values, encode_times, encode_values,
 };
@@ -42,9 +42,11 @@ pub(crate) fn latest_columns(latest: LatestValue) -> (Bytes, Bytes) {
 /// The times and values of a series.
 type SampleColumnPair = (Arc<[Millis]>, Vec<f64>);
 
-/// Decodes series of nodes, within a limit on memory. Malformed series are left out and counted.
+/// Decodes series of nodes, within limits on memory and time: also after all responses have
+/// arrived, a query ends at its deadline. Malformed series are left out and counted.
 #[derive(Debug)]
 pub(super) struct SelectedDecoder {
+    limit: TimeLimit,
     families: HashMap<(String, u32, Input), Arc<Family>>,
     bytes_max: usize,
     bytes_left: usize,
@@ -56,9 +58,13 @@ pub(super) struct SelectedDecoder {
 /// The memory of a series besides its text and samples.
 const SERIES_BYTES: usize = 128;
 
+/// The work for a series besides its text: it is decoded, gets the label `host` and is matched.
+const SERIES_WORK: usize = 4 * TimeLimit::STEP;
+
 impl SelectedDecoder {
-    pub(super) fn new(bytes_max: usize) -> SelectedDecoder {
+    pub(super) fn new(bytes_max: usize, limit: TimeLimit) -> SelectedDecoder {
         SelectedDecoder {
+            limit,
             families: HashMap::new(),
             bytes_max,
             bytes_left: bytes_max,
@@ -78,6 +84,7 @@ impl SelectedDecoder {
         &mut self,
         selected: &SelectedSeries,
     ) -> Result<Option<Series>, QueryError> {
+        self.limit.spend(SERIES_WORK + selected.text.len())?;
         self.reserve(SERIES_BYTES + 2 * selected.text.len())?;
         let mut inputs = Input::ALL.iter().copied();
         let input = inputs.find(|input| input.as_str() == selected.input);
@@ -112,6 +119,8 @@ impl SelectedDecoder {
         &mut self,
         selected: &SelectedSeries,
     ) -> Result<Option<SampleColumnPair>, QueryError> {
+        self.limit
+            .spend(selected.times.len() + selected.values.len())?;
         let samples_max = self.bytes_left / size_of::<(Millis, f64)>();
         if self.times.0 != selected.times {
             let Ok(times) = decode_times(&selected.times, samples_max) else {
@@ -183,6 +192,10 @@ impl Drop for SelectedDecoder {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use pegel_store::QueryCancellation;
+
     use super::*;
 
     fn selected(latest: LatestValue) -> SelectedSeries {
@@ -197,9 +210,35 @@ mod tests {
         }
     }
 
+    fn in_time() -> TimeLimit {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        TimeLimit::until(deadline, QueryCancellation::default())
+    }
+
+    #[test]
+    fn series_are_not_decoded_after_the_deadline() {
+        let received = vec![SelectedSeries::default(); 100_000];
+        let cancellation = QueryCancellation::default();
+        let deadline = Instant::now() - Duration::from_millis(1);
+        let late = TimeLimit::until(deadline, cancellation.clone());
+        let mut decoder = SelectedDecoder::new(usize::MAX, late);
+        let decoded = received.iter().map(|one| decoder.series(one));
+        let first_error = decoded.enumerate().find(|(_, result)| result.is_err());
+        assert!(matches!(first_error, Some((0, Err(QueryError::TooLong)))));
+        // A canceled query ends soon, and not only at the end of the series.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let limit = TimeLimit::until(deadline, cancellation.clone());
+        let mut decoder = SelectedDecoder::new(usize::MAX, limit);
+        decoder.series(&received[0]).expect("in time");
+        cancellation.cancel();
+        let mut decoded = received.iter().map(|one| decoder.series(one));
+        let first_error = decoded.position(|result| result.is_err());
+        assert!(first_error.is_some_and(|at| at < 100), "{first_error:?}");
+    }
+
     #[test]
     fn current_values_keep_both_times() {
-        let mut decoder = SelectedDecoder::new(1 << 20);
+        let mut decoder = SelectedDecoder::new(1 << 20, in_time());
         for (last_changed, last_sampled) in [(5, 9), (9, 9)] {
             let latest = LatestValue {
                 value: 2.5,
@@ -218,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_malformed_or_too_large_is_refused() {
-        let mut decoder = SelectedDecoder::new(1_000);
+        let mut decoder = SelectedDecoder::new(1_000, in_time());
         let broken = SelectedSeries {
             text: "m{".into(),
             times: vec![0xff].into(),

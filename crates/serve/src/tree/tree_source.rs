@@ -5,16 +5,13 @@ use std::time::Instant;
 
 use pegel_metric::{Millis, Selector, Series};
 use pegel_query::{LatestVisitor, SampleReader};
-use pegel_store::{LatestValue, QueryError, RangeQuery, SeriesVisitor};
+use pegel_store::{LatestValue, QueryError, RangeQuery, SeriesVisitor, TimeLimit};
 use pegel_tree_protocol::limits::MATCHERS_MAX;
 use pegel_tree_protocol::{SelectRequest, SelectedSeries, select_request::Content};
 
 use super::chosen_nodes::{ChosenNodes, FanOutLimits};
 use super::host_label::{ADDED_LABELS, HOST, own_with_host, with_host};
 use super::selected_series::SelectedDecoder;
-
-/// The memory of current values and of lists of series.
-const VALUES_BYTES_MAX: usize = 64 << 20;
 
 /// The union of the own store and the chosen nodes. All methods block.
 #[derive(Debug)]
@@ -70,10 +67,10 @@ impl TreeSource {
         }
         let limits = FanOutLimits {
             deadline,
-            bytes_max: VALUES_BYTES_MAX,
+            bytes_max: self.nodes.responses_bytes_max(),
             cancellation: Default::default(),
         };
-        let mut decoder = SelectedDecoder::new(VALUES_BYTES_MAX);
+        let mut decoder = SelectedDecoder::new(limits.bytes_max, limits.time());
         for selected in self.ask(Content::Latest, selector, None, &limits)? {
             let Some((stored, shown)) = shown_series(&mut decoder, &selected, selector)? else {
                 continue;
@@ -197,14 +194,18 @@ impl SampleReader for TreeSource {
                 found.extend(own_with_host(series, &self.nodes.index).map(Arc::new));
             })?;
         }
-        let mut decoder = SelectedDecoder::new(query.bytes_max);
         let limits = limits_of(query);
+        let mut decoder = SelectedDecoder::new(query.bytes_max, limits.time());
         for selected in self.ask(Content::Series, &query.selector, Some(query), &limits)? {
             let shown = shown_series(&mut decoder, &selected, &query.selector)?;
             found.extend(shown.map(|(_, shown)| shown));
         }
         found.sort_unstable();
-        found.iter().for_each(visit);
+        let mut limit = limits.time();
+        for series in &found {
+            limit.spend_on(series)?;
+            visit(series);
+        }
         Ok(())
     }
 
@@ -230,8 +231,9 @@ impl SampleReader for TreeSource {
             .iter()
             .map(|(_, points)| size_of_val(&points[..]))
             .sum();
-        let mut decoder = SelectedDecoder::new(query.bytes_max.saturating_sub(own_bytes));
         let limits = limits_of(query);
+        let bytes_left = query.bytes_max.saturating_sub(own_bytes);
+        let mut decoder = SelectedDecoder::new(bytes_left, limits.time());
         for selected in self.ask(Content::Samples, &query.selector, Some(query), &limits)? {
             let Some((_, shown)) = shown_series(&mut decoder, &selected, &query.selector)? else {
                 continue;
@@ -241,7 +243,9 @@ impl SampleReader for TreeSource {
             }
         }
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut limit = limits.time();
         for (series, points) in &found {
+            limit.spend(TimeLimit::STEP + size_of_val(&points[..]))?;
             visit(series, points);
         }
         Ok(())

@@ -8,14 +8,17 @@ use pegel_metric::Series;
 use crate::block::{BlockReadError, BlockReader};
 use crate::context::StoreContext;
 use crate::range_query::{QueryError, RangeQuery, TimeLimit};
+use crate::read_filters::{ReadFilter, ShownValues, shown_values};
 
 use super::head_search;
 
-/// Visits the matching series that have a sample in the range, sorted by text. A series whose
-/// samples end within the same few hundred rows in which the range begins may be visited too.
+/// Visits the matching series that have a sample in the range and that no filter hides, sorted by
+/// text. A series whose samples end within the same few hundred rows in which the range begins may
+/// be visited too.
 pub(crate) fn list_series(
     shared: &StoreContext,
     query: &RangeQuery,
+    filters: &[ReadFilter],
     visit: &mut dyn FnMut(&Arc<Series>),
 ) -> Result<(), QueryError> {
     if query.start > query.end {
@@ -48,9 +51,12 @@ pub(crate) fn list_series(
     }
     let mut series: Vec<Arc<Series>> = found.series.into_iter().collect();
     series.sort_unstable();
+    limit.count_filters(filters);
     for series in &series {
         limit.spend_on(series)?;
-        visit(series);
+        if shown_values(filters, series) != ShownValues::None {
+            visit(series);
+        }
     }
     Ok(())
 }

@@ -21,8 +21,6 @@ use super::subtree_partials::{SubtreePartials, subtree_partials};
 const CHUNK_TICKS: usize = 60;
 /// The most cells (series × ticks × children) of one request.
 const CHUNK_CELLS: usize = 2_000_000;
-/// The most bytes of all responses to one request.
-pub(super) const RESPONSES_BYTES_MAX: usize = 128 << 20;
 /// The time for one request.
 const REQUEST_TIME: Duration = Duration::from_secs(20);
 /// The pause between two looks at the dirty ticks, and before a failed one is tried again.
@@ -80,7 +78,7 @@ async fn compute_again(parent: &Arc<Parent>, ticks: &[Millis]) -> bool {
         start_ms: first,
         end_ms: last,
         step_ms: parent.interval,
-        bytes_max: RESPONSES_BYTES_MAX as u64,
+        bytes_max: parent.context.settings.responses_bytes_max as u64,
         ..SelectRequest::default()
     };
     let computed = subtree_partials(&parent.context, Some(parent), request, REQUEST_TIME).await;
@@ -131,7 +129,8 @@ impl Parent {
     fn chunk_ticks(&self) -> usize {
         let children = self.registry.lock().connected().count();
         let series = self.reduction.lock().table.len();
-        let count = CHUNK_CELLS / (series.max(1) * (children + 1));
+        let cells = self.context.settings.scaled(CHUNK_CELLS);
+        let count = cells / (series.max(1) * (children + 1));
         count.clamp(1, CHUNK_TICKS)
     }
 

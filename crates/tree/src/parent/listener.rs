@@ -64,7 +64,7 @@ impl ChildPeer {
 
 /// Accepts children until the task is dropped.
 pub(crate) async fn accept_children(parent: Arc<Parent>, listener: TcpListener) {
-    let unproven = Arc::new(UnprovenConnections::default());
+    let unproven = UnprovenConnections::new(parent.context.settings.unproven_max);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,

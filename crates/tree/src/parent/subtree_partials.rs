@@ -17,7 +17,6 @@ use pegel_tree_protocol::{
 use prost::Message;
 
 use super::Parent;
-use super::backfill::RESPONSES_BYTES_MAX;
 use super::child_stream::decode_partial;
 use crate::context::TreeContext;
 use crate::tick_reader::{
@@ -119,12 +118,12 @@ impl SubtreePartials {
         }
     }
 
-    /// Decodes the answer of a child, without adding it.
+    /// Decodes the answer of a child, without adding it. It may take this much memory.
     fn read_answer(
         &self,
         answer: &ChildAnswer,
+        mut memory: usize,
     ) -> Result<(Vec<AnsweredSeries>, SelectEnd), String> {
-        let mut memory = ANSWER_MEMORY_MAX;
         let mut series = Vec::new();
         let mut end = SelectEnd::default();
         for part in SelectReader::new(&answer.body) {
@@ -196,9 +195,10 @@ pub(crate) async fn subtree_partials(
         let Some(parent) = parent else {
             return FanOut::default();
         };
+        let responses_max = context.settings.responses_bytes_max;
         let bytes_max = match usize::try_from(request.bytes_max) {
-            Ok(0) | Err(_) => RESPONSES_BYTES_MAX,
-            Ok(bytes) => bytes.min(RESPONSES_BYTES_MAX),
+            Ok(0) | Err(_) => responses_max,
+            Ok(bytes) => bytes.min(responses_max),
         };
         let request = TreeRequest {
             method: "POST".to_owned(),
@@ -231,6 +231,8 @@ pub(crate) async fn subtree_partials(
         own: context.node.clone(),
         local,
         answers,
+        answer_bytes_max: context.settings.scaled(ANSWER_MEMORY_MAX),
+        cells_max: context.settings.scaled(CELLS_MAX),
     };
     loop {
         let merging = tokio::task::spawn_blocking(move || (merge(&input), input));
@@ -307,6 +309,9 @@ struct MergeInput {
     own: String,
     local: Vec<SelectedSeries>,
     answers: Vec<ChildAnswer>,
+    /// The memory that one answer may take when it is decoded.
+    answer_bytes_max: usize,
+    cells_max: usize,
 }
 
 /// Why partial results cannot be merged.
@@ -336,7 +341,7 @@ fn merge(input: &MergeInput) -> Result<SubtreePartials, MergeError> {
         refused: Vec::new(),
         left_out: 0,
     };
-    let series_max = SERIES_MAX.min(CELLS_MAX / ticks.len().max(1));
+    let series_max = SERIES_MAX.min(input.cells_max / ticks.len().max(1));
     let mut memory = usize::MAX;
     for series in &input.local {
         let series = all.decode(series.clone(), &mut memory);
@@ -344,7 +349,7 @@ fn merge(input: &MergeInput) -> Result<SubtreePartials, MergeError> {
     }
     let mut nodes: BTreeMap<String, &str> = BTreeMap::from([(own.clone(), own.as_str())]);
     for answer in &input.answers {
-        let (series, end) = match all.read_answer(answer) {
+        let (series, end) = match all.read_answer(answer, input.answer_bytes_max) {
             Ok(read) => read,
             Err(error) => {
                 all.refused.push((answer.child.clone(), error));

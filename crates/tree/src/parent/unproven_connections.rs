@@ -11,14 +11,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The most connections without a child.
-const UNPROVEN_MAX: usize = 128;
 /// A connection that is older makes room for another one. Mostly a child attaches within
 /// milliseconds.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Default)]
-pub(super) struct UnprovenConnections(Mutex<UnprovenTable>);
+#[derive(Debug)]
+pub(super) struct UnprovenConnections {
+    /// The most connections without a child.
+    max: usize,
+    table: Mutex<UnprovenTable>,
+}
 
 #[derive(Debug, Default)]
 struct UnprovenTable {
@@ -50,7 +52,7 @@ impl UnprovenPlace {
 
     /// Frees the place: the connection belongs to a child.
     pub(super) fn free(&self) {
-        self.table.0.lock().entries.remove(&self.id);
+        self.table.table.lock().entries.remove(&self.id);
     }
 }
 
@@ -61,10 +63,15 @@ impl Drop for UnprovenPlace {
 }
 
 impl UnprovenConnections {
+    pub(super) fn new(max: usize) -> Arc<UnprovenConnections> {
+        let table = Mutex::default();
+        Arc::new(UnprovenConnections { max, table })
+    }
+
     /// Returns a place for a connection; `None` if there is none now.
     pub(super) fn add(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<UnprovenPlace> {
-        let mut table = self.0.lock();
-        if table.entries.len() >= UNPROVEN_MAX && !table.displace(now) {
+        let mut table = self.table.lock();
+        if table.entries.len() >= self.max && !table.displace(now) {
             return None;
         }
         let id = table.next_id;
@@ -112,11 +119,11 @@ mod tests {
 
     #[tokio::test]
     async fn old_connections_of_the_address_with_the_most_make_room() {
-        let table = Arc::new(UnprovenConnections::default());
+        let table = UnprovenConnections::new(16);
         let (few, many) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let start = Instant::now();
         let first = table.add(few, start).expect("a place");
-        let mut held: Vec<UnprovenPlace> = (1..UNPROVEN_MAX)
+        let mut held: Vec<UnprovenPlace> = (1..16)
             .map(|_| table.add(many, start).expect("a place"))
             .collect();
         assert!(table.add(few, start).is_none(), "all are new");
@@ -130,6 +137,6 @@ mod tests {
         first.free();
         held.push(table.add(many, later).expect("a place is free"));
         held.clear();
-        assert!(table.0.lock().entries.is_empty());
+        assert!(table.table.lock().entries.is_empty());
     }
 }

@@ -4,4 +4,5 @@
 mod connections;
 mod reduction;
 mod requests;
+mod supervision;
 mod support;

@@ -36,6 +36,8 @@ fn merged(answers: &[ChildAnswer], late: &[&str]) -> Result<SubtreePartials, Mer
         own: "root".to_owned(),
         local: vec![series(1.0)],
         answers: answers.to_vec(),
+        answer_bytes_max: ANSWER_MEMORY_MAX,
+        cells_max: CELLS_MAX,
     })?;
     let late = late.iter().map(|name| (*name).to_owned());
     let below = std::mem::take(&mut all.late_below);
