@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use pegel_ingest::push_groups::PUSH_GROUPS_DIR;
+
 /// Files that the agent creates in its directory. Other files are left alone.
-const FILES: [&str; 9] = [
+const FILES: [&str; 8] = [
     "annotations.jsonl",
     "archive.json",
     "endpoint.json",
@@ -15,16 +17,16 @@ const FILES: [&str; 9] = [
     "hidden",
     "lanes.journal",
     "lock",
-    "pushgateway.json",
     "tree-instance",
 ];
 /// Directories whose whole content belongs to the agent.
-const DIRS: [&str; 7] = [
+const DIRS: [&str; 8] = [
     "aside",
     "blocks",
     "graphite",
     "log",
     "outgoing",
+    PUSH_GROUPS_DIR,
     "remote_write",
     "snapshots",
 ];
