@@ -278,7 +278,10 @@ impl PushGroups {
         };
         families.extend(pushed);
         let last = groups.values().map(|group| group.file).max();
-        let file = known.map_or_else(|| last.map_or(1, |last| last.saturating_add(1)), |known| known.file);
+        let file = known.map_or_else(
+            || last.map_or(1, |last| last.saturating_add(1)),
+            |known| known.file,
+        );
         let group = PushGroup::new(file, &key, families);
         if let Some(message) = exceeded_limit(&groups, &key, &group, account.is_trusted()) {
             return Ok(PushOutcome::TooMuch(message));
