@@ -139,8 +139,8 @@ impl ProcessJobs {
         self.jobs.get_mut(&key)
     }
 
-    /// Returns whether a user has reported as many processes as it may, and this is not one of them.
-    /// A process that is not visible is kept for long.
+    /// Returns whether a user has reported as many processes as it may, and this is not one of
+    /// them. A process that is not visible is kept for long.
     fn is_full(&self, report: &JobReport, uid: u32) -> bool {
         let its = || self.jobs.iter().filter(|((_, owner), _)| *owner == uid);
         let members = its().map(|(_, job)| job.members.len()).sum::<usize>();

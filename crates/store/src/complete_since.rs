@@ -165,7 +165,8 @@ fn parse(text: &str) -> Option<ClassTimes> {
     // An older version kept derived series with points.
     let [points, derived] = [InputClass::Points, InputClass::Derived].map(index);
     times[derived] = times[derived].or(times[points]);
-    // Another class without a line was added by a later version: all of its samples are in the store.
+    // Another class without a line was added by a later version: all of its samples are in the
+    // store.
     let is_empty = times.iter().all(Option::is_none);
     (!is_empty).then(|| times.map(|time| time.unwrap_or(Millis::MIN)))
 }

@@ -68,7 +68,7 @@ impl GroupFiles {
                 }
                 Err(error) => {
                     let path = path.display();
-                    tracing::warn!(%error, %path, "cannot read a pushed group; starting without it");
+                    tracing::warn!(%error, %path, "cannot read a pushed group; ignoring it");
                 }
             }
         }
