@@ -3,7 +3,8 @@
 //! The values of a group stay current until the group is replaced or deleted, also over a restart:
 //! each group has a file beside the store (`group_files.rs`), which is replaced before a push is
 //! acknowledged. Every value is stored as a point when it is pushed, and again every minute, so
-//! that queries find it. A group belongs to its sender: no user replaces or deletes that of another.
+//! that queries find it. A group belongs to its sender: no user replaces or deletes that of
+//! another.
 //!
 //! A sender other than the agent's user and root has at most a quarter of the groups and of their
 //! memory, all such senders together three quarters, and each pays for what its pushes write.
