@@ -249,10 +249,14 @@ fn groups_are_replaced_merged_and_deleted_and_survive_a_kill() {
 
 /// Returns the names of the metrics that are kept for later, except those of the group `x`.
 fn kept_names(dir: &TempDir) -> Vec<String> {
-    let text = std::fs::read(dir.join("store/pushgateway.json")).expect("groups are kept");
-    let groups: Value = serde_json::from_slice(&text).expect("JSON");
-    let groups = groups.as_array().expect("a list").iter();
+    let files = std::fs::read_dir(dir.join("store/pushgateway")).expect("groups are kept");
+    let groups = files.map(|file| -> Value {
+        let text = std::fs::read(file.expect("a file").path()).expect("readable");
+        serde_json::from_slice(&text).expect("JSON")
+    });
     let groups = groups.filter(|group| group["labels"]["job"] != "x");
-    let families = groups.flat_map(|group| group["families"].as_object().expect("families").keys());
-    families.cloned().collect()
+    let families = |group: Value| group["families"].as_object().expect("families").clone();
+    groups
+        .flat_map(|group| families(group).into_iter().map(|(name, _)| name))
+        .collect()
 }

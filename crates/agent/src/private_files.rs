@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use pegel_ingest::push_groups::PUSH_GROUPS_DIR;
+
 /// Files that the agent creates in its directory. Other files are left alone.
-const FILES: [&str; 13] = [
+const FILES: [&str; 12] = [
     "annotations.jsonl",
     "archive.json",
     "complete-since",
@@ -18,17 +20,17 @@ const FILES: [&str; 13] = [
     "jobs.log",
     "lanes.journal",
     "lock",
-    "pushgateway.json",
     "tree-backfill.json",
     "tree-instance",
 ];
 /// Directories whose whole content belongs to the agent.
-const DIRS: [&str; 7] = [
+const DIRS: [&str; 8] = [
     "aside",
     "blocks",
     "graphite",
     "log",
     "outgoing",
+    PUSH_GROUPS_DIR,
     "remote_write",
     "snapshots",
 ];

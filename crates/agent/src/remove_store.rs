@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use pegel_ingest::push_groups::PUSH_GROUPS_DIR;
+
 use crate::graphite::SPOOL_DIR;
 use crate::remote_write::POSITIONS_DIR;
 
@@ -16,6 +18,7 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         ("outgoing", ["log", "tmp"]),
         ("blocks", ["blk", "tmp"]),
         ("snapshots", ["json", "tmp"]),
+        (PUSH_GROUPS_DIR, ["json", "tmp"]),
     ] {
         let part = dir.join(name);
         let entries = match fs::read_dir(&part) {
@@ -59,8 +62,6 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         "lanes.journal",
         "lanes.new",
         "lock",
-        "pushgateway.json",
-        "pushgateway.tmp",
         "tree-instance",
     ]) {
         match fs::remove_file(dir.join(name)) {

@@ -25,6 +25,12 @@ use crate::restored_charges::{RestoredCharge, RestoredCharges};
 use crate::rules::RelabelRules;
 use crate::senders::{Sender, Senders};
 
+/// Longer help texts are cut.
+pub(crate) const HELP_BYTES_MAX: usize = 1024;
+/// The part of a help text that is covered by the limit of series, as the other fixed costs of a
+/// series: most series share such a text with others.
+const HELP_BYTES_FREE: usize = 64;
+
 /// A series that a program requests.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesSpec<'a> {
@@ -233,12 +239,18 @@ impl SeriesPermit {
 
     /// Releases one of its series. Returns false if it was the last one.
     pub(crate) fn release(&mut self, series: &Series) -> bool {
-        let bytes = series.text().len() as u64;
+        let bytes = charged_bytes(series);
         self.release_usage(1, bytes);
         self.owners.release(series.text(), series.family().input);
         self.series -= 1;
         self.text_bytes -= bytes;
         self.series > 0
+    }
+
+    /// Releases what [`Admission::charge_key`] charged.
+    pub(crate) fn release_key(&mut self, bytes: u64) {
+        self.release_usage(0, bytes);
+        self.text_bytes -= bytes;
     }
 
     fn make_name_lasting(&self, series: &Series) {
@@ -403,21 +415,42 @@ impl Admission {
         }
         // From here on, dropping the permit releases everything.
         let mut permit = self.new_permit(sender, 0, claim);
-        let bytes = series.text().len() as u64;
-        let (all, half) = (settings.text_bytes_max, settings.text_bytes_max / 2);
-        if !sender.try_reserve_text(bytes, half) {
-            return Err(AdmissionError::SenderBytes(half));
-        }
-        if !try_add(&self.usage.text_bytes, bytes, reserve(all, all - all / 4)) {
-            sender.release_text(bytes);
-            return Err(AdmissionError::Bytes(all));
-        }
-        permit.text_bytes = bytes;
+        let bytes = charged_bytes(series);
+        self.charge_key(&mut permit, bytes)?;
         if !sender.try_charge(bytes) {
             return Err(AdmissionError::SenderRate);
         }
         permit.make_name_lasting(series);
         Ok(permit)
+    }
+
+    /// Charges more bytes to the sender of a permit: what an input keeps of a series besides its
+    /// text. A key by which an input finds a series can be longer than the text, which lacks labels
+    /// with empty values and those that rules remove.
+    pub(crate) fn charge_key(
+        &self,
+        permit: &mut SeriesPermit,
+        bytes: u64,
+    ) -> Result<(), AdmissionError> {
+        let (all, half) = (
+            self.settings.text_bytes_max,
+            self.settings.text_bytes_max / 2,
+        );
+        let sender = &permit.sender;
+        if !sender.try_reserve_text(bytes, half) {
+            return Err(AdmissionError::SenderBytes(half));
+        }
+        // A quarter is reserved for the agent's user and root.
+        let part = match sender.is_trusted() {
+            true => all,
+            false => all - all / 4,
+        };
+        if !try_add(&self.usage.text_bytes, bytes, part) {
+            sender.release_text(bytes);
+            return Err(AdmissionError::Bytes(all));
+        }
+        permit.text_bytes += bytes;
+        Ok(())
     }
 
     /// Returns a permit for one series that is already counted; dropping it releases the series and
@@ -474,7 +507,7 @@ impl Admission {
         series: &Series,
         claim: Option<NameClaim>,
     ) -> SeriesPermit {
-        let text_bytes = series.text().len() as u64;
+        let text_bytes = charged_bytes(series);
         sender.charge_restored(text_bytes);
         self.usage.series.fetch_add(1, Ordering::Relaxed);
         let held = &self.usage.text_bytes;
@@ -512,6 +545,11 @@ impl Admission {
         }
     }
 
+    /// Returns whether labels name another system than this node.
+    pub(crate) fn is_of_other_instance(&self, labels: &[(&str, &str)]) -> bool {
+        self.settings.reserved.is_of_other_instance(labels)
+    }
+
     fn build_series(
         &self,
         name: &str,
@@ -538,6 +576,22 @@ impl Admission {
         let family = self.families.get(offer);
         Ok(Arc::new(Series::named(family, name, labels)?))
     }
+}
+
+/// Returns the bytes for which a series is charged: its text, and the part of its help text that
+/// exceeds [`HELP_BYTES_FREE`].
+fn charged_bytes(series: &Series) -> u64 {
+    let help = series.family().help.len().saturating_sub(HELP_BYTES_FREE);
+    (series.text().len() + help) as u64
+}
+
+/// Cuts a help text that is too long.
+pub(crate) fn cut_help(help: &str) -> &str {
+    let mut end = help.len().min(HELP_BYTES_MAX);
+    while !help.is_char_boundary(end) {
+        end -= 1;
+    }
+    &help[..end]
 }
 
 /// Rejects control and invisible characters. They would reach the terminals of users, and an
@@ -596,7 +650,8 @@ impl Default for FamilyCache {
 
 impl FamilyCache {
     fn get(&self, offer: &SeriesSpec<'_>) -> Arc<Family> {
-        let wanted = (offer.kind, offer.help, offer.level, offer.input);
+        let help = cut_help(offer.help);
+        let wanted = (offer.kind, help, offer.level, offer.input);
         let at = (self.hasher.hash_one(wanted) % FAMILY_CACHE_SIZE as u64) as usize;
         let mut recent = self.recent.lock();
         let is_same = |family: &&Arc<Family>| {
@@ -608,7 +663,7 @@ impl FamilyCache {
         let family = Arc::new(Family {
             name: Cow::Borrowed(""),
             kind: offer.kind,
-            help: match offer.help {
+            help: match help {
                 "" => Cow::Borrowed(""),
                 help => {
                     Cow::Owned(help.replace(|c: char| c.is_control() || is_unprintable(c), " "))
@@ -834,6 +889,34 @@ mod tests {
         assert_eq!(other.series(), 0);
         held.truncate(1);
         admission.admit(&other, &offer(&long)).expect("room again");
+    }
+
+    #[test]
+    fn long_help_texts_are_cut_and_charged() {
+        let admission = admission(100, 100);
+        let stranger = admission.sender(Input::Pushgateway, "127.0.0.1");
+        let with_help = |name, help| {
+            let offer = SeriesSpec {
+                help,
+                ..offer(name)
+            };
+            admission.admit(&stranger, &offer)
+        };
+        let long = "ü".repeat(HELP_BYTES_MAX);
+        let refused = with_help("a", &long).expect_err("cut, and beyond its half");
+        assert_eq!(refused, AdmissionError::SenderBytes(500));
+        let series = admission.families.get(&SeriesSpec {
+            help: &long,
+            ..offer("a")
+        });
+        assert_eq!(series.help.len(), HELP_BYTES_MAX);
+        let text = "h".repeat(HELP_BYTES_FREE + 300);
+        let first = with_help("a", &text).expect("room");
+        let refused = with_help("b", &text).expect_err("its half");
+        assert_eq!(refused.reason(), DropReason::SenderLimit);
+        with_help("c", &text[..HELP_BYTES_FREE]).expect("room for short texts");
+        drop(first);
+        assert_eq!(admission.usage.text_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -16,8 +16,9 @@ use pegel_wire::statsd::StatsdEvent;
 use crate::admission::Admission;
 use crate::senders::Sender;
 
-/// The most queued marks. Further ones are dropped and counted.
+/// The most queued marks, and their memory. Further ones are dropped and counted.
 const QUEUE_MAX: usize = 4_096;
+const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// What a mark takes in the file besides its text.
 const RECORD_BYTES: usize = 128;
 /// The tag with the kind of a mark, and that with the part of a phase.
@@ -95,13 +96,19 @@ impl IncomingMark {
         mark
     }
 
-    fn bytes(&self) -> u64 {
+    /// Returns what it takes in the file.
+    fn bytes(&self) -> usize {
         let labels = self
             .labels
             .iter()
             .map(|(key, value)| key.len() + value.len());
         let text = self.text.len() + self.notes.len();
-        (RECORD_BYTES + text + labels.sum::<usize>()) as u64
+        RECORD_BYTES + text + labels.sum::<usize>()
+    }
+
+    /// Returns what it takes in the queue.
+    fn memory_bytes(&self) -> usize {
+        size_of::<IncomingMark>() + self.labels.len() * size_of::<(String, String)>() + self.bytes()
     }
 }
 
@@ -142,6 +149,7 @@ pub(crate) struct MarkQueue {
 #[derive(Debug, Default)]
 struct MarkQueueState {
     waiting: VecDeque<(Arc<Sender>, IncomingMark)>,
+    bytes: usize,
     is_stopped: bool,
 }
 
@@ -162,13 +170,16 @@ impl MarkQueue {
         }
         let mut state = self.state.lock();
         // A quarter is reserved for the agent's user and root.
-        let max = match sender.is_trusted() {
-            true => QUEUE_MAX,
-            false => QUEUE_MAX - QUEUE_MAX / 4,
+        let part = |max: usize| match sender.is_trusted() {
+            true => max,
+            false => max - max / 4,
         };
-        if state.is_stopped || state.waiting.len() >= max {
+        let bytes = state.bytes + mark.memory_bytes();
+        let is_full = state.waiting.len() >= part(QUEUE_MAX) || bytes > part(QUEUE_BYTES_MAX);
+        if state.is_stopped || is_full {
             return Err(DropReason::QueueFull);
         }
+        state.bytes = bytes;
         state.waiting.push_back((sender.clone(), mark));
         self.changed.notify_one();
         Ok(())
@@ -182,7 +193,7 @@ impl MarkQueue {
         admission: &Admission,
     ) -> Result<(), MarkRefusal> {
         let stored = match self.store.get() {
-            _ if !sender.try_charge(mark.bytes()) => Err(MarkRefusal {
+            _ if !sender.try_charge(mark.bytes() as u64) => Err(MarkRefusal {
                 reason: DropReason::SenderRate,
                 message: "the sender exceeds limits.sender_bytes".to_owned(),
             }),
@@ -214,6 +225,7 @@ impl MarkQueue {
         let mut state = self.state.lock();
         loop {
             if let Some(next) = state.waiting.pop_front() {
+                state.bytes -= next.1.memory_bytes();
                 return Some(next);
             }
             if state.is_stopped {
@@ -232,9 +244,11 @@ impl MarkQueue {
 
 #[cfg(test)]
 mod tests {
+    use pegel_metric::Input;
     use pegel_wire::statsd::{StatsdLines, StatsdMessage};
 
     use super::*;
+    use crate::admission::AdmissionSettings;
 
     fn mark(line: &str) -> IncomingMark {
         match StatsdLines::new(line.as_bytes()).next() {
@@ -275,6 +289,43 @@ mod tests {
             Some(1_713_379_493_123)
         );
         assert_eq!(mark("_e{1,0}:x||d:-5").time, None);
+    }
+
+    #[derive(Debug)]
+    struct DiscardingStore;
+
+    impl MarkStore for DiscardingStore {
+        fn store(&self, _: &Sender, _: IncomingMark) -> Result<(), MarkRefusal> {
+            Ok(())
+        }
+    }
+
+    /// The disk hangs: nothing takes marks from the queue.
+    #[test]
+    fn the_queue_is_bounded_by_bytes_and_leaves_room_to_the_agents_user_and_root() {
+        let queue = MarkQueue::default();
+        queue.set_store(Arc::new(DiscardingStore));
+        let admission = Admission::new(AdmissionSettings::for_tests(), Arc::default());
+        let [stranger, root] =
+            ["127.0.0.1", "uid 0"].map(|who| admission.sender(Input::Statsd, who));
+        let text = "x".repeat(40_000);
+        let line = format!("_e{{40000,0}}:{text}|");
+        let fill = |sender| {
+            let pushed = (0..QUEUE_MAX).map(|_| queue.push(sender, mark(&line)));
+            pushed.take_while(Result::is_ok).count()
+        };
+        let count = fill(&stranger);
+        let bytes = queue.state.lock().bytes;
+        assert!((100..QUEUE_MAX).contains(&count), "{count}");
+        assert!(bytes <= QUEUE_BYTES_MAX / 4 * 3, "{bytes}");
+        assert_eq!(
+            queue.push(&stranger, mark(&line)),
+            Err(DropReason::QueueFull)
+        );
+        assert!(fill(&root) > count / 4);
+        queue.stop();
+        queue.run(&admission);
+        assert_eq!(queue.state.lock().bytes, 0);
     }
 
     #[test]

@@ -256,9 +256,11 @@ impl PointSession<'_> {
         };
         let AdmittedSeries {
             series,
-            permit: pass,
+            permit: mut pass,
             ..
         } = writer.admission.admit(sender, &offer)?;
+        let beyond_text = key.len().saturating_sub(series.text().len());
+        writer.admission.charge_key(&mut pass, beyond_text as u64)?;
         let entry = CachedPointSeries {
             series: series.clone(),
             _pass: pass,

@@ -1,15 +1,21 @@
 //! Groups of pushed metrics, as Pushgateway keeps them.
 //!
 //! The values of a group stay current until the group is replaced or deleted, also over a restart:
-//! the groups are in a file beside the store, which is replaced before a push is acknowledged.
-//! Every value is stored as a point when it is pushed, and again every minute, so that queries find
-//! it. A group belongs to its sender: no user replaces or deletes that of another.
+//! each group has a file beside the store (`group_files.rs`), which is replaced before a push is
+//! acknowledged. Every value is stored as a point when it is pushed, and again every minute, so
+//! that queries find it. A group belongs to its sender: no user replaces or deletes that of
+//! another.
+//!
+//! A sender other than the agent's user and root has at most a quarter of the groups and of their
+//! memory, all such senders together three quarters, and each pays for what its pushes write.
+
+mod group_files;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,18 +26,18 @@ use pegel_wire::{ParsedPoint, PointBatch};
 use serde::{Deserialize, Serialize};
 
 use crate::Ingest;
+use crate::admission::cut_help;
 use crate::point_batch::BatchPointError;
 use crate::point_writer::{IncomingPoint, PointError};
 
 /// How often values are stored again: queries look back five minutes.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
-/// The most groups, and bytes of names and labels in all of them.
+/// The most groups, and the most memory of all of them.
 const GROUPS_MAX: usize = 1000;
 const BYTES_MAX: usize = 8 << 20;
-/// The file with the groups, beside the store.
-const FILE: &str = "pushgateway.json";
-/// The largest file that is read back.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The memory of a sample, and that of a label, besides their texts.
+const SAMPLE_BYTES: usize = 96;
+const LABEL_BYTES: usize = 48;
 const LEVEL: u8 = 1;
 const HELP: &str = "Pushed by a program.";
 const PUSH_TIME: &str = "push_time_seconds";
@@ -40,21 +46,27 @@ const PUSH_TIME_HELP: &str = "Last time when a push changed this group.";
 /// The labels of a group, sorted by name.
 pub type GroupLabels = BTreeMap<String, String>;
 
+pub use group_files::PUSH_GROUPS_DIR;
+
+use group_files::{FileNumber, GroupFiles};
+
 /// The result of a push.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PushOutcome {
     Stored,
     /// Some metrics were refused; the first with its reason.
     Refused(String),
-    /// A limit on all groups is reached; nothing was stored.
+    /// A limit on groups is reached; nothing was stored.
     TooMuch(String),
+    /// The sender exceeds `limits.sender_bytes`; nothing was stored.
+    TooOften,
 }
 
 /// All groups.
 #[derive(Debug)]
 pub struct PushGroups {
     ingest: Arc<Ingest>,
-    file: PathBuf,
+    files: GroupFiles,
     groups: Mutex<GroupMap>,
     /// Ends the wait of the thread.
     is_stopped: Mutex<bool>,
@@ -65,7 +77,86 @@ pub struct PushGroups {
 }
 
 /// Groups by sender and labels.
-type GroupMap = BTreeMap<(String, GroupLabels), BTreeMap<String, Vec<PushedSample>>>;
+type GroupMap = BTreeMap<GroupKey, PushGroup>;
+type GroupKey = (String, GroupLabels);
+/// The samples of a group by the names of their families.
+type Families = BTreeMap<String, Vec<PushedSample>>;
+
+/// A group.
+#[derive(Debug, Clone)]
+struct PushGroup {
+    file: FileNumber,
+    /// Its approximate memory.
+    bytes: usize,
+    families: Families,
+}
+
+impl PushGroup {
+    fn new(file: FileNumber, (sender, labels): &GroupKey, families: Families) -> PushGroup {
+        let samples = families.values().flatten().map(PushedSample::bytes);
+        let labels = labels
+            .iter()
+            .map(|(key, value)| LABEL_BYTES + key.len() + value.len());
+        PushGroup {
+            file,
+            bytes: sender.len() + labels.sum::<usize>() + samples.sum::<usize>(),
+            families,
+        }
+    }
+}
+
+/// What groups take: those of one sender, or all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct GroupUsage {
+    groups: usize,
+    bytes: usize,
+}
+
+impl GroupUsage {
+    fn of<'a>(groups: impl Iterator<Item = &'a PushGroup>) -> GroupUsage {
+        groups.fold(GroupUsage::default(), GroupUsage::with)
+    }
+
+    fn with(self, group: &PushGroup) -> GroupUsage {
+        GroupUsage {
+            groups: self.groups + 1,
+            bytes: self.bytes + group.bytes,
+        }
+    }
+
+    /// Returns whether it fits into so many quarters of the limits.
+    fn fits(self, quarters: usize) -> bool {
+        self.groups <= GROUPS_MAX / 4 * quarters && self.bytes <= BYTES_MAX / 4 * quarters
+    }
+}
+
+/// Returns the limit that a group, in place of an earlier one with its key, would exceed.
+fn exceeded_limit(
+    groups: &GroupMap,
+    key: &GroupKey,
+    new: &PushGroup,
+    is_trusted: bool,
+) -> Option<String> {
+    let others = || groups.iter().filter(|(known, _)| *known != key);
+    let all = GroupUsage::of(others().map(|(_, group)| group)).with(new);
+    let own = others().filter(|((sender, _), _)| *sender == key.0);
+    let own = GroupUsage::of(own.map(|(_, group)| group)).with(new);
+    let (groups, bytes) = (GROUPS_MAX / 4, BYTES_MAX / 4);
+    match is_trusted {
+        false if !own.fits(1) => Some(format!(
+            "more than {groups} groups, or more than {bytes} bytes in all groups of the user"
+        )),
+        false if !all.fits(3) => Some(format!(
+            "more than {} groups, or more than {} bytes in all groups of all users",
+            groups * 3,
+            bytes * 3
+        )),
+        true if !all.fits(4) => Some(format!(
+            "more than {GROUPS_MAX} groups, or more than {BYTES_MAX} bytes in all of them"
+        )),
+        _ => None,
+    }
+}
 
 /// A value of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,14 +175,6 @@ enum StoredKind {
     Counter,
     Gauge,
     Unknown,
-}
-
-/// One group in the file.
-#[derive(Serialize, Deserialize)]
-struct StoredGroup {
-    sender: String,
-    labels: GroupLabels,
-    families: BTreeMap<String, Vec<PushedSample>>,
 }
 
 impl From<MetricKind> for StoredKind {
@@ -115,18 +198,14 @@ impl From<StoredKind> for MetricKind {
 }
 
 impl PushGroups {
-    /// Reads the groups that an earlier agent kept in `dir`. A damaged file is ignored, with a
-    /// message: the points are in the store.
+    /// Reads the groups that an earlier agent kept in `dir`.
     pub fn open(ingest: Arc<Ingest>, dir: &Path, supervisor: Supervisor) -> Arc<PushGroups> {
-        let file = dir.join(FILE);
-        let groups = read_groups(&file).unwrap_or_else(|error| {
-            tracing::warn!(%error, file = %file.display(), "cannot read pushed groups; starting without");
-            GroupMap::new()
-        });
+        let files = GroupFiles::new(dir);
+        let groups = files.read();
         let has_groups = !groups.is_empty();
         let groups = Arc::new(PushGroups {
             ingest,
-            file,
+            files,
             groups: Mutex::new(groups),
             is_stopped: Mutex::new(false),
             wake: Condvar::new(),
@@ -151,9 +230,10 @@ impl PushGroups {
         batch: &PointBatch<'_>,
         replaces_all: bool,
     ) -> io::Result<PushOutcome> {
-        let mut pushed: BTreeMap<String, Vec<PushedSample>> = BTreeMap::new();
+        let mut pushed = Families::new();
         let mut first_refusal = None;
         let account = self.ingest.sender(Input::Pushgateway, sender);
+        let mut bytes = 0;
         for point in &batch.points {
             match point {
                 Ok(point) if !point.value.is_finite() => {
@@ -163,6 +243,12 @@ impl PushGroups {
                 }
                 Ok(point) => {
                     let sample = PushedSample::new(point, batch, &labels);
+                    // Stops early: a body can repeat a long help text many times.
+                    bytes += sample.bytes();
+                    if bytes > BYTES_MAX {
+                        let message = format!("more than {BYTES_MAX} bytes in one group");
+                        return Ok(PushOutcome::TooMuch(message));
+                    }
                     pushed
                         .entry(point.family().to_owned())
                         .or_default()
@@ -184,31 +270,30 @@ impl PushGroups {
             value: now as f64 / 1000.0,
         };
         pushed.insert(PUSH_TIME.to_owned(), vec![time]);
+        let new: Vec<PushedSample> = pushed.values().flatten().cloned().collect();
         let key = (sender.to_owned(), labels);
         let mut groups = self.groups.lock();
-        let mut changed = match groups.get(&key) {
-            Some(known) if !replaces_all => known.clone(),
-            _ => BTreeMap::new(),
+        let known = groups.get(&key);
+        let mut families = match known {
+            Some(known) if !replaces_all => known.families.clone(),
+            _ => Families::new(),
         };
-        let new: Vec<PushedSample> = pushed.values().flatten().cloned().collect();
-        changed.extend(pushed);
-        let before = groups.insert(key.clone(), changed);
-        let too_much = groups.len() > GROUPS_MAX || size(&groups) > BYTES_MAX;
-        let written = match too_much {
-            true => Ok(()),
-            false => write_groups(&self.file, &groups),
-        };
-        if too_much || written.is_err() {
-            match before {
-                Some(before) => groups.insert(key, before),
-                None => groups.remove(&key),
-            };
-            written?;
-            let message = format!(
-                "more than {GROUPS_MAX} groups, or more than {BYTES_MAX} bytes in all of them"
-            );
+        families.extend(pushed);
+        let last = groups.values().map(|group| group.file).max();
+        let file = known.map_or_else(
+            || last.map_or(1, |last| last.saturating_add(1)),
+            |known| known.file,
+        );
+        let group = PushGroup::new(file, &key, families);
+        if let Some(message) = exceeded_limit(&groups, &key, &group, account.is_trusted()) {
             return Ok(PushOutcome::TooMuch(message));
         }
+        let text = group_files::to_text(&key, &group.families)?;
+        if !account.try_charge(text.len() as u64) {
+            return Ok(PushOutcome::TooOften);
+        }
+        self.files.write(file, &text)?;
+        groups.insert(key.clone(), group);
         drop(groups);
         self.start_thread();
         let refused = self.store(sender, &key.1, &new)?;
@@ -222,12 +307,11 @@ impl PushGroups {
     pub fn delete(&self, sender: &str, labels: &GroupLabels) -> io::Result<()> {
         let key = (sender.to_owned(), labels.clone());
         let mut groups = self.groups.lock();
-        let Some(removed) = groups.remove(&key) else {
-            return Ok(());
-        };
-        write_groups(&self.file, &groups).inspect_err(|_| {
-            groups.insert(key, removed);
-        })
+        if let Some(group) = groups.get(&key) {
+            self.files.remove(group.file)?;
+            groups.remove(&key);
+        }
+        Ok(())
     }
 
     /// Stores samples with the current time. Returns why the first of those that were refused was.
@@ -299,8 +383,8 @@ impl PushGroups {
     /// Stores the values of all groups again.
     fn store_all(&self) {
         let groups = self.groups.lock().clone();
-        for ((sender, labels), families) in &groups {
-            let samples: Vec<PushedSample> = families.values().flatten().cloned().collect();
+        for ((sender, labels), group) in &groups {
+            let samples: Vec<PushedSample> = group.families.values().flatten().cloned().collect();
             if let Err(error) = self.store(sender, labels, &samples) {
                 // Counted by the store.
                 tracing::debug!(%error, "cannot store pushed values again");
@@ -333,60 +417,18 @@ impl PushedSample {
             kind: point.kind.into(),
             help: match &*point.help {
                 "" => HELP.to_owned(),
-                help => help.to_owned(),
+                help => cut_help(help).to_owned(),
             },
             value: point.value,
         }
     }
 
-    fn size(&self) -> usize {
+    /// Returns its approximate memory.
+    fn bytes(&self) -> usize {
         let labels = self
             .labels
             .iter()
-            .map(|(key, value)| key.len() + value.len() + 48);
-        self.name.len() + self.help.len() + labels.sum::<usize>() + 96
+            .map(|(key, value)| LABEL_BYTES + key.len() + value.len());
+        SAMPLE_BYTES + self.name.len() + self.help.len() + labels.sum::<usize>()
     }
-}
-
-/// Returns the approximate memory of all groups.
-fn size(groups: &GroupMap) -> usize {
-    let samples = groups.values().flat_map(BTreeMap::values).flatten();
-    samples.map(PushedSample::size).sum()
-}
-
-fn read_groups(file: &Path) -> io::Result<GroupMap> {
-    let bytes = match pegel_plain_file::read_plain(file, FILE_BYTES_MAX) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(GroupMap::new()),
-        bytes => bytes?,
-    };
-    let stored: Vec<StoredGroup> = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-    let groups = stored.into_iter();
-    Ok(groups
-        .map(|group| ((group.sender, group.labels), group.families))
-        .collect())
-}
-
-/// Replaces the file: temporary file, sync, rename, sync of the directory.
-fn write_groups(file: &Path, groups: &GroupMap) -> io::Result<()> {
-    let stored: Vec<StoredGroup> = groups
-        .iter()
-        .map(|((sender, labels), families)| StoredGroup {
-            sender: sender.clone(),
-            labels: labels.clone(),
-            families: families.clone(),
-        })
-        .collect();
-    let text = serde_json::to_vec(&stored).map_err(io::Error::other)?;
-    let temporary = file.with_extension("tmp");
-    let mut written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    written.write_all(&text)?;
-    written.sync_data()?;
-    fs::rename(&temporary, file)?;
-    let dir = file.parent().unwrap_or(Path::new("."));
-    File::open(dir)?.sync_data()
 }

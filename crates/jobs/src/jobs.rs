@@ -283,7 +283,7 @@ impl JobState {
 
     /// Adds a running job; `None` if too many run.
     pub(crate) fn begin(&mut self, job: JobInterval) -> Option<JobNumber> {
-        let Some(number) = self.table().free_number() else {
+        let Some(number) = self.table().free_number(&job) else {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };

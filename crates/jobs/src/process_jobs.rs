@@ -15,10 +15,11 @@ use crate::interval::{JobInterval, JobOrigin, usable_name};
 use crate::job_end::JobEnd;
 use crate::job_file::JobNumber;
 use crate::jobs::{JobReport, JobReportError, JobState};
+use crate::table::is_other_user;
 
 /// The scheduler of jobs that programs name.
 const SCHEDULER: &str = "pegel";
-/// The most processes of one job.
+/// The most processes of one job, and of all jobs of a user other than the agent's and root.
 const MEMBERS_MAX: usize = 4_096;
 /// A process that is not visible, in another pid namespace, counts as ended after this long
 /// without a report.
@@ -136,6 +137,17 @@ impl ProcessJobs {
             self.jobs.insert(key.clone(), job);
         }
         self.jobs.get_mut(&key)
+    }
+
+    /// Returns whether a user has reported as many processes as it may, and this is not one of
+    /// them. A process that is not visible is kept for long.
+    fn is_full(&self, report: &JobReport, uid: u32) -> bool {
+        let its = || self.jobs.iter().filter(|((_, owner), _)| *owner == uid);
+        let members = its().map(|(_, job)| job.members.len()).sum::<usize>();
+        let is_known = |((name, _), job): (&(Box<str>, u32), &ProcessJob)| {
+            **name == *report.job && job.members.contains_key(&report.pid)
+        };
+        is_other_user(Some(uid)) && members >= MEMBERS_MAX && !its().any(is_known)
     }
 
     /// Ends jobs of an earlier agent that have not been continued: their processes are not known
@@ -301,6 +313,9 @@ impl Reporter<'_> {
         now: Millis,
     ) -> Result<(), JobReportError> {
         let report = self.report;
+        if own.is_full(report, self.uid) {
+            return Err(JobReportError::Full);
+        }
         own.closed.remove(&(Box::from(&*report.job), self.uid));
         let job = own.begin(state, &report.job, self.uid, now);
         let job = job.ok_or(JobReportError::Full)?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pegel_metric::Millis;
+use rustix::process::geteuid;
 
 use crate::interval::{JobInterval, JobOrigin};
 use crate::job_file::{JobNumber, NumberedJobs};
@@ -11,6 +12,12 @@ use crate::job_file::{JobNumber, NumberedJobs};
 pub(crate) const RUNNING_MAX: usize = 4_096;
 /// The part of the table that jobs named by programs may fill: their names are claims of users.
 const CLAIMED_PART: usize = 4;
+/// The most running jobs that programs name.
+pub(crate) const CLAIMED_RUNNING_MAX: usize = RUNNING_MAX / CLAIMED_PART;
+/// The most of them that belong to users other than the agent's and root.
+const OTHERS_RUNNING_MAX: usize = CLAIMED_RUNNING_MAX / 4 * 3;
+/// The most of them that belong to one such user.
+const USER_RUNNING_MAX: usize = CLAIMED_RUNNING_MAX / 4;
 
 /// Which jobs a reader wants.
 #[derive(Debug, Clone, Default)]
@@ -96,17 +103,30 @@ impl JobTable {
         self.running.get_mut(&number)
     }
 
-    /// Returns the number of the next job; `None` if too many run.
-    pub(crate) fn free_number(&self) -> Option<JobNumber> {
-        (self.running.len() < RUNNING_MAX).then_some(self.next_number)
+    /// Returns the number that the job would have; `None` if too many run.
+    pub(crate) fn free_number(&self, job: &JobInterval) -> Option<JobNumber> {
+        let has_room = !is_claimed(job) || self.has_room_for_claim(job.uid);
+        (has_room && self.running.len() < RUNNING_MAX).then_some(self.next_number)
     }
 
     /// Adds a running job; `None` if too many run.
     pub(crate) fn begin(&mut self, job: JobInterval) -> Option<JobNumber> {
-        let number = self.free_number()?;
+        let number = self.free_number(&job)?;
         self.next_number += 1;
         self.running.insert(number, job);
         Some(number)
+    }
+
+    /// Returns whether one more job that a program of a user named may run. However many names
+    /// users claim, most of the table is left to jobs of schedulers, and a quarter of the rest to
+    /// the agent's user and root.
+    fn has_room_for_claim(&self, uid: Option<u32>) -> bool {
+        let claimed = || self.running.values().filter(|job| is_claimed(job));
+        let others = || claimed().filter(|job| is_other_user(job.uid));
+        let is_own_free = !is_other_user(uid)
+            || others().count() < OTHERS_RUNNING_MAX
+                && others().filter(|job| job.uid == uid).count() < USER_RUNNING_MAX;
+        claimed().count() < CLAIMED_RUNNING_MAX && is_own_free
     }
 
     /// Moves a job whose end is set to the ended ones.
@@ -160,6 +180,11 @@ impl JobTable {
 
 fn is_claimed(job: &JobInterval) -> bool {
     job.origin == JobOrigin::Process
+}
+
+/// Returns whether a user is neither the agent's nor root.
+pub(crate) fn is_other_user(uid: Option<u32>) -> bool {
+    uid.is_none_or(|uid| uid != 0 && uid != geteuid().as_raw())
 }
 
 #[cfg(test)]
@@ -226,6 +251,29 @@ mod tests {
         let job = JobInterval::new("x", "slurm", JobOrigin::Cgroup, 0);
         assert_eq!(table.begin(job), None);
         assert_eq!(table.expire(1), 0, "running jobs stay");
+    }
+
+    #[test]
+    fn names_that_programs_claim_leave_room_for_running_jobs_of_schedulers() {
+        let mut table = table(10);
+        let mut fill = |uid: u32| {
+            let claim = || {
+                let mut job = JobInterval::new("x", "pegel", JobOrigin::Process, 0);
+                job.uid = Some(uid);
+                job
+            };
+            (0..RUNNING_MAX)
+                .take_while(|_| table.begin(claim()).is_some())
+                .count()
+        };
+        let users: Vec<usize> = (1..=5).map(|user| fill(4_000_000_000 + user)).collect();
+        assert_eq!(users, [256, 256, 256, 0, 0]);
+        assert_eq!(fill(0), 256, "reserved for the agent's user and root");
+        assert_eq!(fill(geteuid().as_raw()), 0);
+        for _ in CLAIMED_RUNNING_MAX..RUNNING_MAX {
+            let job = JobInterval::new("1", "slurm", JobOrigin::Cgroup, 0);
+            assert!(table.begin(job).is_some());
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pegel_jobs::{
-    GpuSeconds, JobEnd, JobFilter, JobInterval, JobReport, JobWorker, JobWorkerOptions, Jobs,
-    JobsSettings, LaneJob,
+    GpuSeconds, JobEnd, JobFilter, JobInterval, JobReport, JobReportError, JobWorker,
+    JobWorkerOptions, Jobs, JobsSettings, LaneJob,
 };
 use pegel_metric::SystemClock;
 use pegel_supervisor::Supervisor;
@@ -64,6 +64,25 @@ fn report(job: &str, pid: u32) -> JobReport {
         cpu_seconds: None,
         memory_peak: None,
     }
+}
+
+#[test]
+fn processes_that_a_user_reports_are_bounded() {
+    let jobs = Jobs::in_memory(&JobsSettings::default());
+    let stranger = 4_000_000_001;
+    // No process has such a number: none of them is seen to end.
+    let send = |uid: u32, name: &str, pid: u32| jobs.report(uid, &report(name, pid), now_millis());
+    for number in 0..4_096 {
+        let name = format!("job{}", number % 100);
+        assert_eq!(send(stranger, &name, u32::MAX - number), Ok(()));
+    }
+    assert_eq!(send(stranger, "job0", 1), Err(JobReportError::Full));
+    assert_eq!(
+        send(stranger, "job100", u32::MAX),
+        Err(JobReportError::Full)
+    );
+    assert_eq!(send(stranger, "job0", u32::MAX), Ok(()), "it is known");
+    assert_eq!(send(0, "job0", 1), Ok(()));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod recorder;
 mod requests;
 mod sample_source;
 mod session;
+mod session_limits;
 mod session_record;
 mod settings;
 mod spool;

@@ -25,6 +25,7 @@ use crate::requests::{
 };
 use crate::sample_source::SampleSource;
 use crate::session::Session;
+use crate::session_limits::{CountedSession, check_limits};
 use crate::session_record::SessionRecord;
 use crate::settings::SessionSettings;
 use crate::storage::{RecordPlace, StorageCredentials, StorageEndpoints};
@@ -37,8 +38,6 @@ pub const DEFAULT_SLOT: &str = "default";
 const RECORDER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most stored sessions that are listed, and whose records cannot be started again.
 const STORED_MAX: usize = 64;
-/// The most records that may wait to be stored; further sessions are refused.
-const WAITING_MAX: usize = 256;
 const DIR_NUMBER_MAX: u64 = 1 << 40;
 
 /// The functions of the agent that sessions use.
@@ -295,8 +294,6 @@ impl SessionManager {
     }
 
     /// Fails if the agent has this record already, or if there are too many sessions.
-    /// A user other than the agent's gets a quarter of each limit, and all of them together three
-    /// quarters.
     fn check_admission(
         &self,
         caller: SessionCaller,
@@ -310,22 +307,14 @@ impl SessionManager {
             return Err(SessionError::RecordEnded(folder.to_owned()));
         }
         statuses.retain(|status| !status.is_stored());
-        let limits = (usize::from(self.context.settings.sessions), WAITING_MAX);
-        let check = |counted: &dyn Fn(&SessionStatus) -> bool,
-                     (active, waiting): (usize, usize)| {
-            let counted: Vec<&SessionStatus> = statuses.iter().filter(|one| counted(one)).collect();
-            let recording = counted.iter().filter(|one| one.end.is_none()).count();
-            let recording = recording.saturating_sub(usize::from(is_hand_over));
-            match recording >= active.max(1) || counted.len() >= waiting {
-                true => Err(SessionError::TooMany(counted.len())),
-                false => Ok(()),
-            }
-        };
-        if !caller.is_owner {
-            check(&|one| is_own(one), (limits.0 / 4, limits.1 / 4))?;
-            check(&|_| true, (limits.0 * 3 / 4, limits.1 * 3 / 4))?;
-        }
-        check(&|_| true, limits)
+        let counted: Vec<CountedSession> = { statuses.iter() }
+            .map(|status| CountedSession {
+                uid: status.uid,
+                is_recording: status.end.is_none(),
+            })
+            .collect();
+        let recording_max = usize::from(self.context.settings.sessions);
+        check_limits(&counted, caller, recording_max, is_hand_over).map_err(SessionError::TooMany)
     }
 
     /// Creates the files and the first blocks of a session, and starts its threads. On failure

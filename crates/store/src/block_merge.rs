@@ -29,8 +29,9 @@ pub(crate) enum MergeSource {
     Block(BlockReader),
 }
 
-/// Selects the samples that go into the block: of this class, `start <= time < end`.
-/// [`InputClass::Mixed`] accepts all.
+/// Selects the samples that go into the block: `start <= time < end`, and of those in memory, of
+/// this class; [`InputClass::Mixed`] accepts all. The samples of a block stay in their class, even
+/// if their input belongs to another one since.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeWindow {
     pub class: InputClass,
@@ -80,7 +81,6 @@ impl MergeSource {
                     RunOwner::Series(series) => (number, RunKey::Series(series.clone())),
                 })
                 .collect(),
-            // All series of a block are of its class.
             MergeSource::Block(reader) => (0u32..)
                 .zip(&reader.index.runs)
                 .filter(|(_, run)| window.overlaps(run.min, run.max))
@@ -233,9 +233,10 @@ fn write_joined(
     let mut columns: HashMap<&Arc<Series>, Vec<(usize, usize)>> = HashMap::new();
     let mut order: Vec<&Arc<Series>> = Vec::new();
     for (number, part) in parts.iter().enumerate() {
+        let has_all_classes = matches!(sources[part.source], MergeSource::Memory(_));
         for (column, entry) in part.run.columns.iter().enumerate() {
             let series = &part.run.owner.series()[entry.member as usize];
-            if !window.accepts(series) {
+            if has_all_classes && !window.accepts(series) {
                 continue;
             }
             let locations = columns.entry(series).or_default();

@@ -180,7 +180,11 @@ fn parse(text: &str) -> Option<ClassTimes> {
             times[at] = Some(time.parse().ok()?);
         }
     }
-    // A class without a line was added by a later version: all of its samples are in the store.
+    // An older version kept derived series with points.
+    let [points, derived] = [InputClass::Points, InputClass::Derived].map(index);
+    times[derived] = times[derived].or(times[points]);
+    // Another class without a line was added by a later version: all of its samples are in the
+    // store.
     let is_empty = times.iter().all(Option::is_none);
     (!is_empty).then(|| times.map(|time| time.unwrap_or(Millis::MIN)))
 }
@@ -200,7 +204,7 @@ mod tests {
     fn the_file_reads_back_and_malformed_files_are_refused() {
         assert_eq!(
             parse("1 node\n2 lanes\n3 statsd\n4 points\n5 remote_write\n7 x\n"),
-            { Some([1, 2, 3, 4, 5]) }
+            { Some([1, 2, 3, 4, 5, 4]) }
         );
         assert_eq!(parse("9 statsd\n").map(|times| times[2]), Some(9));
         for malformed in ["", "node 1\n", "1\n", "x node\n", "7 later\n"] {
@@ -211,6 +215,6 @@ mod tests {
     #[test]
     fn blocks_of_older_versions_belong_to_the_node() {
         assert_eq!(index(InputClass::Mixed), index(InputClass::Node));
-        assert_eq!(index(InputClass::Remote), CLASSES - 1);
+        assert_eq!(index(InputClass::Derived), CLASSES - 1);
     }
 }

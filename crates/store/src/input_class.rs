@@ -20,31 +20,36 @@ pub(crate) enum InputClass {
     Points,
     /// Series of other systems, received by remote write.
     Remote,
+    /// Series that the agent computes: results of rules, and values of a parent's nodes, reduced.
+    Derived,
 }
 
 impl InputClass {
-    pub(crate) const ALL: [InputClass; 6] = [
+    pub(crate) const ALL: [InputClass; 7] = [
         InputClass::Mixed,
         InputClass::Node,
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
         InputClass::Remote,
+        InputClass::Derived,
     ];
     /// Classes that have shares.
-    pub(crate) const WITH_SHARES: [InputClass; 5] = [
+    pub(crate) const WITH_SHARES: [InputClass; 6] = [
         InputClass::Node,
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
         InputClass::Remote,
+        InputClass::Derived,
     ];
     /// Classes other than the node's. They are the first to return bytes beyond their shares.
-    pub(crate) const PROGRAM_CLASSES: [InputClass; 4] = [
+    pub(crate) const PROGRAM_CLASSES: [InputClass; 5] = [
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
         InputClass::Remote,
+        InputClass::Derived,
     ];
 
     pub(crate) fn of(series: &Series) -> InputClass {
@@ -55,13 +60,12 @@ impl InputClass {
             Input::Push
             | Input::Http
             | Input::Put
-            | Input::Rules
             | Input::Pull
             | Input::Influx
             | Input::Pushgateway
-            | Input::Tree
             | Input::Otlp => InputClass::Points,
             Input::RemoteWrite => InputClass::Remote,
+            Input::Rules | Input::Tree => InputClass::Derived,
         }
     }
 
@@ -74,6 +78,7 @@ impl InputClass {
             InputClass::Statsd => "statsd",
             InputClass::Points => "points",
             InputClass::Remote => "remote_write",
+            InputClass::Derived => "derived",
         }
     }
 
@@ -92,14 +97,16 @@ impl InputClass {
         }
     }
 
-    /// Returns how much of `bytes` is reserved for the class: half for the node, an eighth for
+    /// Returns how much of `bytes` is reserved for the class: half for the node, a tenth for
     /// each of the others.
     pub(crate) fn share(self, bytes: u64) -> u64 {
         match self.accounted_to() {
             InputClass::Node | InputClass::Mixed => bytes / 2,
-            InputClass::Lanes | InputClass::Statsd | InputClass::Points | InputClass::Remote => {
-                bytes / 8
-            }
+            InputClass::Lanes
+            | InputClass::Statsd
+            | InputClass::Points
+            | InputClass::Remote
+            | InputClass::Derived => bytes / 10,
         }
     }
 }
@@ -120,6 +127,6 @@ mod tests {
         for class in InputClass::ALL {
             assert_eq!(InputClass::from_code(class as u32), Some(class));
         }
-        assert_eq!(InputClass::from_code(6), None);
+        assert_eq!(InputClass::from_code(7), None);
     }
 }

@@ -12,9 +12,9 @@ settings! {
         /// How long samples are kept in total.
         disk: TimeSpan = TimeSpan::seconds(2 * 86_400),
         /// Maximum size of the store on disk; the oldest samples are removed first. Half is
-        /// reserved for the node's own samples, an eighth each for lanes, statsd, points and remote
-        /// write; a share that is not used is available to the others. Without this key: 1GiB, or
-        /// 64MiB if the store is on a tmpfs.
+        /// reserved for the node's own samples, a tenth each for lanes, statsd, points, remote
+        /// write and derived series; a share that is not used is available to the others. Without
+        /// this key: 1GiB, or 64MiB if the store is on a tmpfs.
         bytes: Option<ByteSize> = None => "1GiB",
     }
 }

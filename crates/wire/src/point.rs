@@ -107,15 +107,23 @@ impl<'a> PointBatch<'a> {
         self.points.is_empty()
     }
 
-    /// Adds a point of another protocol.
-    pub fn add(&mut self, name: String, time: Millis, value: f64, labels: Vec<(String, String)>) {
+    /// Adds points of another protocol that differ only in their values. They share their labels.
+    pub fn add_values(
+        &mut self,
+        name: &Cow<'a, str>,
+        time: Millis,
+        values: impl Iterator<Item = f64>,
+        labels: Vec<(String, String)>,
+    ) {
         let first = self.labels.len();
         let labels = labels.into_iter();
         self.labels
             .extend(labels.map(|(key, value)| (key.into(), value.into())));
         let range = (first, self.labels.len());
-        let point = ParsedPoint::new(name.into(), Some(time), value, range);
-        self.push((0, 0), Ok(point));
+        for value in values {
+            let point = ParsedPoint::new(name.clone(), Some(time), value, range);
+            self.push((0, 0), Ok(point));
+        }
     }
 
     /// Adds a sample of a known kind, whose time the agent sets.

@@ -348,6 +348,7 @@ fn nothing_of_the_node_can_be_forged() {
     let agent = agent();
     let now = now_millis();
     let own = own_instance(&agent);
+    let host = own.split(':').next().expect("the node's name").to_owned();
     let names = [
         "node_load1",
         "node.load1",
@@ -359,7 +360,7 @@ fn nothing_of_the_node_can_be_forged() {
         "scrape_duration_seconds",
     ];
     for name in names {
-        for instance in [None, Some(""), Some(&*own)] {
+        for instance in [None, Some(""), Some(&*own), Some(&*host)] {
             let mut labels = vec![("__name__", name), ("job", "node")];
             labels.extend(instance.map(|instance| ("instance", instance)));
             let answer = write(&agent, vec![series(&labels, &[(now, 99.0)])]);

@@ -192,12 +192,12 @@ impl LineSession {
         }
     }
 
-    fn statsd_line(
+    fn statsd_line<'a>(
         &self,
-        line: &[u8],
+        line: &'a [u8],
         level: Option<Level>,
         (statsd, origin): (&StatsdInput, u64),
-        batch: &mut PointBatch<'_>,
+        batch: &mut PointBatch<'a>,
         log: &mut Option<Result<(), PushError>>,
     ) -> LineOutcome {
         let kept = self.ingest.admission().level();

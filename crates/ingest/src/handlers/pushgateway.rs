@@ -66,7 +66,17 @@ impl RequestHandler for Pushgateway {
                 "the other metrics were stored",
             )),
             PushOutcome::TooMuch(message) => {
-                Err(refused(message, "delete groups that are not used any more"))
+                self.count_refused(request.sender, DropReason::SenderLimit);
+                let hint = "delete groups that are not used any more";
+                Err(InputError::bad_request(message, hint))
+            }
+            PushOutcome::TooOften => {
+                self.count_refused(request.sender, DropReason::SenderRate);
+                Err(InputError::refused(
+                    429,
+                    "the sender exceeds limits.sender_bytes",
+                    "retry later, or push smaller groups",
+                ))
             }
         }
     }

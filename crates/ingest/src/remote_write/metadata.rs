@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::admission::cut_help;
 use pegel_wire::remote_write::{MetadataV1, MetadataV2, RemoteMetricType, WriteRequestV2};
 
-/// The most memory for metadata; what would exceed it is ignored.
+/// The most memory for metadata; what would exceed it is ignored. A quarter is reserved for the
+/// agent's user and root.
 const BYTES_MAX: usize = 2 << 20;
 /// The memory of an entry besides its texts.
 const ENTRY_BYTES: usize = 128;
-/// Longer help texts are cut.
-const HELP_BYTES_MAX: usize = 1024;
 
 /// A metric as its sender describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl Description {
 
 impl RemoteMetadata {
     /// Adds the metadata of a request of version 1.0. What is not UTF-8 is ignored.
-    pub(super) fn add_v1(&mut self, metadata: &MetadataV1<'_>) {
+    pub(super) fn add_v1(&mut self, metadata: &MetadataV1<'_>, is_trusted: bool) {
         let texts = [metadata.metric, metadata.help, metadata.unit].map(std::str::from_utf8);
         if let [Ok(name), Ok(help), Ok(unit)] = texts {
-            self.add(name, metadata.metric_type, help, unit);
+            self.add(name, (metadata.metric_type, help, unit), is_trusted);
         }
     }
 
@@ -57,6 +57,7 @@ impl RemoteMetadata {
         series_name: &str,
         metadata: &MetadataV2,
         request: &WriteRequestV2<'_>,
+        is_trusted: bool,
     ) {
         let suffixes: &[&str] = match metadata.metric_type.as_str() {
             "histogram" | "gaugehistogram" => &["_bucket", "_sum", "_count", "_gsum", "_gcount"],
@@ -68,20 +69,21 @@ impl RemoteMetadata {
             .filter_map(|end| series_name.strip_suffix(end));
         let name = stems.next().unwrap_or(series_name);
         let (help, unit) = (request.text(metadata.help), request.text(metadata.unit));
-        self.add(name, metadata.metric_type, help, unit);
+        self.add(name, (metadata.metric_type, help, unit), is_trusted);
     }
 
-    fn add(&mut self, name: &str, metric_type: RemoteMetricType, help: &str, unit: &str) {
+    fn add(
+        &mut self,
+        name: &str,
+        (metric_type, help, unit): (RemoteMetricType, &str, &str),
+        is_trusted: bool,
+    ) {
         if name.is_empty() {
             return;
         }
-        let mut end = help.len().min(HELP_BYTES_MAX);
-        while !help.is_char_boundary(end) {
-            end -= 1;
-        }
         let description = Description {
             metric_type,
-            help: help[..end].into(),
+            help: cut_help(help).into(),
             unit: unit.into(),
         };
         let known = self.metrics.get(name);
@@ -90,7 +92,11 @@ impl RemoteMetadata {
         }
         let freed = known.map_or(0, |known| known.bytes(name));
         let bytes = self.bytes - freed + description.bytes(name);
-        if bytes <= BYTES_MAX {
+        let max = match is_trusted {
+            true => BYTES_MAX,
+            false => BYTES_MAX - BYTES_MAX / 4,
+        };
+        if bytes <= max || bytes <= self.bytes {
             self.bytes = bytes;
             self.metrics.insert(name.into(), description);
         }
@@ -116,17 +122,14 @@ impl RemoteMetadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::HELP_BYTES_MAX;
 
     #[test]
     fn the_last_description_is_kept_and_memory_is_bounded() {
         let mut metadata = RemoteMetadata::default();
-        metadata.add("a", RemoteMetricType(1), "old", "");
-        metadata.add(
-            "a",
-            RemoteMetricType(2),
-            &"ü".repeat(HELP_BYTES_MAX),
-            "bytes",
-        );
+        let gauge = RemoteMetricType(2);
+        metadata.add("a", (RemoteMetricType(1), "old", ""), false);
+        metadata.add("a", (gauge, &*"ü".repeat(HELP_BYTES_MAX), "bytes"), false);
         let all = metadata.all();
         assert_eq!(
             (all.len(), all[0].metric_type, &*all[0].unit),
@@ -135,13 +138,25 @@ mod tests {
         assert_eq!(all[0].help.len(), HELP_BYTES_MAX);
         let help = "x".repeat(HELP_BYTES_MAX);
         for number in 0..10_000 {
-            metadata.add(&format!("m{number}"), RemoteMetricType(1), &help, "");
+            metadata.add(&format!("m{number}"), (gauge, &*help, ""), false);
         }
+        let others = metadata.len();
+        assert!(metadata.bytes <= BYTES_MAX / 4 * 3);
+        assert!((1_000..2_000).contains(&others), "{others}");
+        for number in 0..10_000 {
+            metadata.add(&format!("own{number}"), (gauge, &*help, ""), true);
+        }
+        let own = metadata.len() - others;
         assert!(metadata.bytes <= BYTES_MAX);
-        assert!(
-            (1_500..2_500).contains(&metadata.len()),
-            "{}",
-            metadata.len()
+        assert!((300..600).contains(&own), "{own}: a quarter is reserved");
+        metadata.add("m1", (gauge, "shorter", ""), false);
+        assert_eq!(
+            metadata
+                .all()
+                .iter()
+                .filter(|one| one.help == "shorter")
+                .count(),
+            1
         );
     }
 }

@@ -139,8 +139,9 @@ impl RemoteWriter {
     }
 
     /// Stores the samples of a request. `own_instance` is the label `instance` of this node's
-    /// series. Fails as a whole if the message is malformed or the store accepts nothing at this
-    /// time; otherwise a refused sample does not affect the others.
+    /// series, with the port that was chosen when the agent started. Fails as a whole if the
+    /// message is malformed or the store accepts nothing at this time; otherwise a refused sample
+    /// does not affect the others.
     pub fn write(
         &self,
         sender: &Arc<Sender>,
@@ -257,7 +258,8 @@ impl RequestContext<'_> {
                     collected.add(known, series.samples)?;
                 }
                 WriteItem::Metadata(metadata) => {
-                    writer.metadata.lock().add_v1(&metadata);
+                    let is_trusted = self.sender.is_trusted();
+                    writer.metadata.lock().add_v1(&metadata, is_trusted);
                 }
             }
         }
@@ -282,8 +284,9 @@ impl RequestContext<'_> {
                     let admitted = labels.map_err(RemoteSeriesError::from).and_then(|labels| {
                         let admitted = self.admit(&labels)?;
                         if series.metadata.metric_type != RemoteMetricType(0) {
+                            let is_trusted = self.sender.is_trusted();
                             let mut metadata = writer.metadata.lock();
-                            metadata.add_v2(labels.name, &series.metadata, &request);
+                            metadata.add_v2(labels.name, &series.metadata, &request, is_trusted);
                         }
                         Ok(admitted)
                     });
@@ -304,7 +307,8 @@ impl RequestContext<'_> {
         labels: &SentLabels<'_>,
     ) -> Result<crate::admission::AdmittedSeries, RemoteSeriesError> {
         let admission = &self.writer.admission;
-        if admission.check_reserved(labels.name).is_err() && !self.is_of_other_node(labels) {
+        let is_reserved = admission.check_reserved(labels.name).is_err();
+        if is_reserved && !self.is_of_other_node(labels) {
             return Err(RemoteSeriesError::OfNode(labels.name.to_owned()));
         }
         let family = &self.writer.family;
@@ -312,9 +316,12 @@ impl RequestContext<'_> {
         Ok(series)
     }
 
+    /// Returns whether labels name another system than this node, which has a name for each of its
+    /// ports.
     fn is_of_other_node(&self, labels: &SentLabels<'_>) -> bool {
-        let mut labels = labels.labels.iter();
-        labels.any(|(key, value)| *key == INSTANCE && *value != self.own_instance)
+        let labels = &labels.labels;
+        self.writer.admission.is_of_other_instance(labels)
+            && !labels.contains(&(INSTANCE, self.own_instance))
     }
 }
 

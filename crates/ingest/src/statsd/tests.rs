@@ -7,12 +7,14 @@ use pegel_config::ByteSize;
 use pegel_metric::{DropReason, Input, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
+use pegel_wire::PointBatch;
 
 use super::line_batch::StatsdContext;
 use super::settings::{IdlePolicy, StatsdSettings};
 use super::source::StatsdSource;
 use super::statistics::StatisticSettings;
 use super::table::{LineOrigin, StatsdTable};
+use super::timed_gauges::add_timed_gauge;
 use crate::admission::{Admission, AdmissionSettings, AdmittedSeries, SeriesSpec};
 use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
@@ -540,6 +542,50 @@ fn a_gauge_with_a_time_is_a_point_of_that_time() {
         "the last value of one time counts"
     );
     assert_eq!(trial.dropped(DropReason::TooOld), 1);
+    trial.assert_ledger_balances();
+}
+
+#[test]
+fn values_of_a_line_with_a_time_share_its_labels() {
+    let mut trial = StatsdFixture::new(|_| {});
+    let seconds = trial.now / 1000;
+    let packed = |values: usize, label: usize| {
+        let (values, label) = (":1".repeat(values), "k".repeat(label));
+        format!("a{values}|g|T{seconds}|#k:{label}")
+    };
+    let line = packed(14_000, 16_000);
+    trial.send(&line);
+    let (values, bytes) = trial.shared.timed_gauges.queued();
+    assert_eq!(values, 14_000);
+    assert!(
+        bytes < 2 * line.len() + 14_000 * size_of::<f64>(),
+        "{bytes}"
+    );
+    let mut batch = PointBatch::default();
+    assert!(add_timed_gauge(line.as_bytes(), &mut batch));
+    assert_eq!((batch.len(), batch.labels().len()), (14_000, 1));
+    trial.tick();
+    assert_eq!(trial.shared.timed_gauges.queued(), (0, 0));
+    // Such a series would be refused later.
+    trial.send(&packed(3, 20_000));
+    assert_eq!(trial.dropped(DropReason::BadName), 3);
+    assert_eq!(trial.shared.timed_gauges.queued(), (0, 0));
+    trial.assert_ledger_balances();
+}
+
+#[test]
+fn queued_gauges_are_bounded_by_bytes_and_leave_room_for_the_agents_user() {
+    let mut trial = StatsdFixture::new(|_| {});
+    let line = format!("a:1|g|T{}|#k:{}", trial.now / 1000, "k".repeat(16_000));
+    for _ in 0..1_000 {
+        trial.send_of("127.0.0.1", 1, &line);
+    }
+    let (values, bytes) = trial.shared.timed_gauges.queued();
+    assert!(values < 400 && bytes <= 6 << 20, "{values} with {bytes}");
+    assert_eq!(trial.dropped(DropReason::QueueFull), 1_000 - values as u64);
+    trial.send_of("uid 0", 1, &line);
+    assert_eq!(trial.shared.timed_gauges.queued().0, values + 1);
+    trial.tick();
     trial.assert_ledger_balances();
 }
 

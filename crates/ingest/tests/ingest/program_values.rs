@@ -385,3 +385,42 @@ fn a_name_of_points_is_not_taken_by_statsd_while_the_store_has_its_samples() {
         store.close();
     }
 }
+
+#[test]
+fn labels_without_values_are_charged_although_they_are_in_no_series() {
+    let scene = IngestFixture::new();
+    let store = scene.store();
+    let settings = AdmissionSettings {
+        text_bytes_max: 200_000,
+        ..AdmissionSettings::for_tests()
+    };
+    let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
+    let writer = PointWriter::new(admission.clone(), store.clone());
+    let sender = admission.sender(Input::Put, "uid 4000000001");
+    let key = "k".repeat(30_000);
+    let write = |name: &str, now: Millis| {
+        let point = IncomingPoint {
+            name,
+            labels: &[(&*key, "")],
+            help: "",
+            kind: MetricKind::Unknown,
+            level: 1,
+            time: now,
+            value: 1.0,
+        };
+        writer.write(&sender, &[point], now).expect("readable").kept
+    };
+    let kept = |now: Millis| -> u64 {
+        ["a", "b", "c", "d"]
+            .map(|name| write(name, now))
+            .iter()
+            .sum()
+    };
+    // Half of the bytes of names.
+    assert_eq!((kept(START), sender.series()), (3, 3));
+    assert_eq!(write("a", START + 1), 1, "charged once");
+    // Series that are not used any more are released.
+    let later = 11 * 60 * 1000;
+    scene.clock.advance(Duration::from_millis(later));
+    assert_eq!((kept(START + later as Millis), sender.series()), (3, 3));
+}

@@ -205,6 +205,9 @@ fn responses_are_limited_each_and_together() {
     let opentsdb = server.get("/api/query?start=1m-ago&ms&m=sum:a");
     assert_eq!(opentsdb.status, 413, "{}", opentsdb.text());
     assert_eq!(server.refused("answer_size"), 3);
+    let export = server.get("/api/v1/export?match=a&format=csv");
+    assert_eq!(export.status, 413, "{}", export.text());
+    assert_eq!(server.refused("answer_size"), 4);
     assert_eq!(server.get("/api/v1/values").status, 200);
 
     let server = TestServer::with(|settings| settings.responses_bytes_max = 0);

@@ -159,6 +159,23 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
 }
 
 #[test]
+fn a_flood_of_points_keeps_what_the_agent_derives() {
+    for input in [Input::Rules, Input::Tree] {
+        let mut scene = ShareFixture::new(4);
+        let store = Store::open(scene.options.clone()).expect("opens");
+        for _ in 0..60 {
+            scene.flood(&store, input, 4);
+            scene.flood(&store, Input::Put, 4_000);
+            scene.step(&store);
+        }
+        let derived = history(&store, &format!(r#"{}{{n="0"}}"#, input.as_str()));
+        assert_eq!(derived, (60, Some(START)), "{input:?}");
+        let (kept, oldest) = history(&store, r#"put{n="0"}"#);
+        assert!(0 < kept && kept < 60 && oldest > Some(START), "{kept} kept");
+    }
+}
+
+#[test]
 fn borrowed_space_is_returned_to_the_node() {
     let mut scene = ShareFixture::new(1_000);
     let store = Store::open(scene.options.clone()).expect("opens");
@@ -190,6 +207,56 @@ fn borrowed_space_is_returned_to_the_node() {
     );
 }
 
+/// Sets the class in the headers of all blocks: the second byte of the kind.
+fn set_class(options: &StoreOptions, class: u8) {
+    for entry in fs::read_dir(options.dir.join("blocks")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = fs::read(&path).expect("a block");
+        assert!(![0, class].contains(&bytes[13]), "{}", path.display());
+        bytes[13] = class;
+        let crc = crc32fast::hash(&bytes[..16]).to_le_bytes();
+        bytes[16..20].copy_from_slice(&crc);
+        fs::write(&path, bytes).expect("written");
+    }
+}
+
+/// The version before derived series had a class of their own wrote them into blocks of points.
+#[test]
+fn derived_series_in_blocks_of_points_are_sealed_there() {
+    const POINTS: u8 = 4;
+    let mut scene = ShareFixture::new(4);
+    let store = Store::open(scene.options.clone()).expect("opens");
+    let family = Arc::new(Family {
+        input: Input::Tree,
+        ..LOAD.clone()
+    });
+    let mut group = SampleGroup::new("reduced", 1, 300_000);
+    let slot = group.declare(&family, &[("stat", "sum")]).expect("valid");
+    let mut tick = Tick::new(Input::Tree);
+    for _ in 0..10 {
+        tick.reset(scene.clock.utc());
+        let value = scene.random();
+        group.set(slot, value);
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+        scene.flood(&store, Input::Rules, 1);
+        scene.step(&store);
+    }
+    store.close();
+    drop(store);
+    set_class(&scene.options, POINTS);
+    let store = Store::open(scene.options.clone()).expect("opens");
+    assert_eq!(store.status().set_aside, [] as [std::path::PathBuf; 0]);
+    // Four hours.
+    for _ in 0..60 {
+        scene.sample_node(&store);
+        scene.step(&store);
+    }
+    for text in [r#"load{stat="sum"}"#, r#"rules{n="0"}"#] {
+        assert_eq!(history(&store, text), (10, Some(START)), "{text}");
+    }
+}
+
 /// Blocks of the version before classes: the second byte of the kind is zero.
 #[test]
 fn blocks_without_a_class_are_read_and_accounted_to_the_node() {
@@ -202,16 +269,7 @@ fn blocks_without_a_class_are_read_and_accounted_to_the_node() {
     }
     store.close();
     drop(store);
-    let blocks = scene.options.dir.join("blocks");
-    for entry in fs::read_dir(&blocks).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        let mut bytes = fs::read(&path).expect("a block");
-        assert_ne!(bytes[13], 0, "{}", path.display());
-        bytes[13] = 0;
-        let crc = crc32fast::hash(&bytes[..16]).to_le_bytes();
-        bytes[16..20].copy_from_slice(&crc);
-        fs::write(&path, bytes).expect("written");
-    }
+    set_class(&scene.options, 0);
     let store = Store::open(scene.options.clone()).expect("opens");
     assert_eq!(store.status().set_aside, [] as [std::path::PathBuf; 0]);
     for _ in 0..60 {

@@ -13,7 +13,9 @@ use pegel_wire::statsd::{StatsdMetric, StatsdType};
 use super::changes::NewSeries;
 use super::member_set::MemberSet;
 use super::timer::TimerState;
-use super::{CounterState, MetricEntry, SenderGroup, SeriesHandle, StatsdTable, TaggedName};
+use super::{
+    CounterState, KeyRef, MetricEntry, SenderGroup, SeriesHandle, StatsdTable, TaggedName,
+};
 use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesSpec};
 use crate::compensated_sum::CompensatedSum;
 use crate::name_owners::INPUT_LABEL;
@@ -52,8 +54,13 @@ impl StatsdTable {
                 self.admit_series((metric.name, tags), metric.kind, naming, sender, admission);
             let taken = match offered {
                 Ok(row) => {
-                    let row = self.insert_entry(hash, metric, tags, (naming, writer), row);
-                    return row;
+                    return self.insert_entry(
+                        hash,
+                        metric,
+                        tags,
+                        (naming, writer),
+                        (row, admission),
+                    );
                 }
                 Err(taken) => taken,
             };
@@ -173,7 +180,7 @@ impl StatsdTable {
         metric: &StatsdMetric<'_>,
         tags: &[u8],
         (naming, writer): (DisambiguatingLabels, SenderGroup),
-        row: Vec<AdmittedSeries>,
+        (mut row, admission): (Vec<AdmittedSeries>, &Admission),
     ) -> Result<u32, SeriesConflict> {
         let (kind, is_plain) = (metric.kind, !naming.with_type);
         // Most names equal the text of their only series, so that the key needs no copy.
@@ -181,6 +188,11 @@ impl StatsdTable {
         let key = if tags.is_empty() && row.first().is_some_and(is_text) {
             None
         } else {
+            let key_bytes = metric.name.len() + tags.len();
+            if let Err(error) = charge_key(&mut row, key_bytes, 0, admission) {
+                admission.take_back(row);
+                return Err(SeriesConflict::Refused(error));
+            }
             let key = self.keys.add(metric.name, tags);
             Some(key.ok_or(SeriesConflict::BadName)?)
         };
@@ -246,6 +258,12 @@ impl StatsdTable {
             }));
     }
 
+    /// Returns what [`charge_key`] charged for an entry with this key and these series.
+    pub(super) fn charged_key_bytes(&self, key: Option<KeyRef>, handle: SeriesHandle) -> u64 {
+        let text = self.series.text(handle).unwrap_or_default();
+        key.map_or(0, |key| bytes_beyond_text(key.len(), text))
+    }
+
     /// Removes an entry and queues the removal of its series for the program sampler.
     pub(super) fn remove(&mut self, at: u32) {
         let Some(entry) = self.entries.remove(at) else {
@@ -268,6 +286,8 @@ impl StatsdTable {
             self.keys.remove(key);
         }
         let length = self.figures.for_type(entry.kind).len();
+        let key_bytes = self.charged_key_bytes(entry.key, entry.handle);
+        self.series.release_key(entry.permit, key_bytes);
         self.series.remove(entry.handle, length, entry.permit);
         self.removed.push((entry.handle, length));
         match entry.kind {
@@ -297,6 +317,26 @@ impl StatsdTable {
             _ => {}
         }
     }
+}
+
+/// Charges the sender of a row for the part of its key that exceeds the text of its first series:
+/// tags without values, and those that rules remove, are in no text. `charged` bytes of it are
+/// charged already.
+pub(super) fn charge_key(
+    row: &mut [AdmittedSeries],
+    key_bytes: usize,
+    charged: u64,
+    admission: &Admission,
+) -> Result<(), AdmissionError> {
+    let Some(first) = row.first_mut() else {
+        return Ok(());
+    };
+    let bytes = bytes_beyond_text(key_bytes, first.series.text());
+    admission.charge_key(&mut first.permit, bytes.saturating_sub(charged))
+}
+
+fn bytes_beyond_text(key_bytes: usize, text: &str) -> u64 {
+    key_bytes.saturating_sub(text.len()) as u64
 }
 
 /// The reason why a metric has no series.

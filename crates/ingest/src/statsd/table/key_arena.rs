@@ -16,7 +16,7 @@ impl KeyRef {
         usize::from(self.name_len.get())
     }
 
-    fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         self.name_len() + usize::from(self.tags_len)
     }
 }

@@ -41,6 +41,7 @@ use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 use self::budget::StatsdMemoryBudget;
 pub(crate) use self::changes::{ChangedWriters, NewSeries, SeriesValueChange};
 use self::cumulative::CumulativeTotals;
+pub(crate) use self::key_arena::KEY_BYTES_MAX;
 use self::key_arena::{KeyArena, KeyRef};
 use self::key_index::KeyIndex;
 use self::member_set::MemberSet;

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use pegel_metric::Input;
 
-use super::admit::DisambiguatingLabels;
+use super::admit::{DisambiguatingLabels, charge_key};
 use super::{SeriesHandle, StatsdTable};
 use crate::admission::Admission;
 
@@ -73,20 +73,30 @@ impl StatsdTable {
         };
         let (name, tags) = self.name_and_tags(entry);
         let (name, tags) = (name.to_vec(), tags.to_vec());
+        let charged_before = self.charged_key_bytes(entry.key, handle);
         let sender = self.series.sender(permit).clone();
         let row = self.admit_series((&name, &tags), kind, naming, &sender, admission);
+        let row = row.ok().and_then(|mut row| {
+            let key_bytes = name.len() + tags.len();
+            let charged = charge_key(&mut row, key_bytes, charged_before, admission);
+            charged.is_ok().then_some(row)
+        });
         let key = match self.entries[at].key {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),
         };
         // The old series may still be queued for the next pass.
         self.new_series.retain(|new_series| new_series.entry != at);
-        let (Ok(row), Some(key)) = (row, key) else {
+        let (Some(row), Some(key)) = (row, key) else {
             return self.remove(at);
         };
         let length = row.len();
         let series = row.iter().map(|one| one.series.clone()).collect();
         let (new_handle, new_permit) = self.series.add(row);
+        // Both permits are those of the sender.
+        let charged = self.charged_key_bytes(Some(key), new_handle);
+        let released = charged_before.saturating_sub(charged);
+        self.series.release_key(permit, released);
         self.series.remove(handle, length, permit);
         self.removed.push((handle, length));
         let entry = &mut self.entries[at];

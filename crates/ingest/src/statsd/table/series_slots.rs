@@ -112,6 +112,11 @@ impl SeriesSlots {
         }
     }
 
+    /// Releases what was charged for the key of an entry.
+    pub(super) fn release_key(&mut self, permit: PermitIndex, bytes: u64) {
+        self.permits[u32::from(permit)].release_key(bytes);
+    }
+
     pub(super) fn reuse(&mut self, first: SeriesHandle, length: usize) {
         if self.free.len() <= length {
             self.free.resize_with(length + 1, Vec::new);

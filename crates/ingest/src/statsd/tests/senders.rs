@@ -129,3 +129,35 @@ fn a_refused_line_leaves_a_total_from_before_a_restart_charged() {
     assert_eq!(series_of(&second, Input::Statsd, "10.0.0.7"), 2);
     assert_eq!(second.tick(), values(&[("t.count", 1.0), ("t.sum", 5.0)]));
 }
+
+#[test]
+fn tags_that_are_in_no_series_are_charged_until_their_metric_is_removed() {
+    let limits = |settings: &mut AdmissionSettings| settings.text_bytes_max = 200_000;
+    let dir = TempDir::new();
+    let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
+    let delete = |keys: &mut StatsdSettings| keys.idle = IdlePolicy::Delete;
+    let mut agent = StatsdFixture::with_gate(dir, store, delete, limits);
+    let key = "k".repeat(16_000);
+    let send = |agent: &StatsdFixture| {
+        for at in 0..20 {
+            agent.send_of("127.0.0.1", 1, &format!("n{at}:1|g|#{key}:"));
+        }
+    };
+    send(&agent);
+    // Half of the bytes of names.
+    assert_eq!(series_of(&agent, Input::Statsd, "127.0.0.1"), 6);
+    assert_eq!(agent.dropped(DropReason::SenderLimit), 14);
+    let _lane = agent.claim(Input::Lane, "n0");
+    agent.tick();
+    agent.send_of("127.0.0.1", 1, &format!("n0:1|g|#{key}:"));
+    let values = agent.tick();
+    assert!(values.contains_key("n0{input=\"statsd\"}"), "{values:?}");
+    assert_eq!(agent.dropped(DropReason::SenderLimit), 14, "charged once");
+    for _ in 0..4 {
+        agent.flush();
+    }
+    assert_eq!(series_of(&agent, Input::Statsd, "127.0.0.1"), 0);
+    send(&agent);
+    assert_eq!(series_of(&agent, Input::Statsd, "127.0.0.1"), 6);
+    assert_eq!(agent.dropped(DropReason::SenderLimit), 28);
+}
