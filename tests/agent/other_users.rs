@@ -615,7 +615,7 @@ fn what_inputs_and_outputs_store_is_private_for_every_umask() {
         "graphite",
         "jobs.log",
         "outgoing",
-        "pushgateway.json",
+        "pushgateway",
         "remote_write",
         "sessions",
         "tree-instance",
