@@ -1,6 +1,6 @@
 //! Runs the benchmarks and the soak test.
 
-use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -27,18 +27,15 @@ pub(crate) fn run(mode: BenchMode) -> Result<()> {
     packages::install_missing();
     peers::install_missing();
     let mut command = step::cargo_command();
-    command.args([
-        "bench",
-        "--locked",
-        "--package",
-        "pegel-bench",
-        "--no-fail-fast",
-    ]);
+    command.args(["bench", "--locked", "--no-fail-fast"]);
     match mode {
-        BenchMode::Gated => command.env_remove("PEGEL_BENCH_ONCE"),
+        BenchMode::Gated => command
+            .args(["--package", "pegel-bench"])
+            .env_remove("PEGEL_BENCH_ONCE"),
+        // Of the whole workspace, for the features of the tests' build, see `step::program`.
         BenchMode::Once => command
-            .args(["--profile", "dev"])
-            .env("PEGEL_BENCH_BINARY", dev_binary()?)
+            .args(["--workspace", "--bench", "*", "--profile", "dev"])
+            .env("PEGEL_BENCH_BINARY", step::program("pegel", "pegel")?)
             .env("PEGEL_BENCH_ONCE", "1"),
     };
     let status = command.status().context("cannot start cargo")?;
@@ -48,22 +45,21 @@ pub(crate) fn run(mode: BenchMode) -> Result<()> {
 
 /// Runs the agent under nominal and hostile load; fails if memory, descriptors or disk grow.
 pub(crate) fn soak(minutes: &str, profile: SoakProfile) -> Result<()> {
-    let mut command = step::cargo_command();
-    command.args(["run", "--locked", "--package", "pegel-bench"]);
-    match profile {
-        SoakProfile::Release => command.arg("--release"),
-        SoakProfile::Dev => command.env("PEGEL_BENCH_BINARY", dev_binary()?),
+    let mut command = match profile {
+        SoakProfile::Release => {
+            let mut cargo = step::cargo_command();
+            cargo.args(["run", "--locked", "--release", "--package", "pegel-bench"]);
+            cargo.args(["--bin", "soak", "--"]);
+            cargo
+        }
+        SoakProfile::Dev => {
+            let mut soak = Command::new(step::program("pegel-bench", "soak")?);
+            soak.env("PEGEL_BENCH_BINARY", step::program("pegel", "pegel")?);
+            soak
+        }
     };
-    let status = command.args(["--bin", "soak", "--", minutes]).status();
-    let status = status.context("cannot start cargo")?;
+    let status = command.arg(minutes).status();
+    let status = status.context("cannot start the soak test")?;
     ensure!(status.success(), "the soak test failed");
     Ok(())
-}
-
-/// Builds the agent as the tests do and returns its path.
-fn dev_binary() -> Result<PathBuf> {
-    step::cargo(&["build", "--locked", "--package", "pegel"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| step::root().join("target"), PathBuf::from);
-    Ok(target.join("debug/pegel"))
 }

@@ -11,18 +11,9 @@ use crate::step;
 /// Replays the corpora, then mutates their inputs at random. `args` are passed to
 /// `fuzz/src/bin/fuzz.rs`.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    let mut command = step::cargo_command();
-    command.args([
-        "run",
-        "--locked",
-        "--package",
-        "pegel-fuzz",
-        "--bin",
-        "fuzz",
-        "--",
-    ]);
+    let mut command = Command::new(step::program("pegel-fuzz", "fuzz")?);
     in_memory(command.args(args));
-    let status = command.status().context("cannot start cargo")?;
+    let status = command.status().context("cannot start the fuzz targets")?;
     ensure!(
         status.success(),
         "fuzzing found a failure: add the input to fuzz/corpus, fix the bug, and add a test"

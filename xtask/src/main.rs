@@ -75,15 +75,15 @@ fn run(args: &[&str]) -> Result<()> {
 }
 
 /// Runs the lane tests with loom. Loom replaces the atomics, so only this one test target works
-/// with the feature.
+/// with the feature. Of the whole workspace: libraries then have the features of the other tests,
+/// and only the lanes and what is above them is built again.
 fn loom() -> Result<()> {
     step::cargo(&[
         "test",
         "--locked",
-        "--package",
-        "pegel-lane",
+        "--workspace",
         "--features",
-        "loom",
+        "pegel-lane/loom",
         "--test",
         "loom",
     ])

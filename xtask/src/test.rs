@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<()> {
         failed,
         mut is_success,
     } = run_cargo(&records, &[])?;
-    if !is_success && is_ci() && (1..=REPEATED_MAX).contains(&failed.len()) {
+    if !is_success && step::is_ci() && (1..=REPEATED_MAX).contains(&failed.len()) {
         is_success = repeat(&failed, &records, &mut count)?;
     }
     // The test runner reports a test that skipped itself as passed.
@@ -100,7 +100,7 @@ fn repeat(failed: &[String], records: &Path, count: &mut TestCount) -> Result<bo
 fn run_cargo(records: &Path, test_args: &[&str]) -> Result<TestRun> {
     let mut command = step::cargo_command();
     // The same tests at every run of a change; elsewhere each run tries other random numbers.
-    if is_ci() && std::env::var_os("PEGEL_SEED").is_none() {
+    if step::is_ci() && std::env::var_os("PEGEL_SEED").is_none() {
         command.env("PEGEL_SEED", "1");
     }
     let mut child = command
@@ -141,7 +141,7 @@ fn check_skips(skipped: &BTreeSet<SkippedTest>) -> Result<()> {
         println!("{difference}");
     }
     ensure!(
-        !is_ci() || differences.is_empty(),
+        !step::is_ci() || differences.is_empty(),
         "skipped tests differ from {}; provide what they need, or edit the list",
         skips::EXPECTED_SKIPS
     );
@@ -152,10 +152,6 @@ fn check_skips(skipped: &BTreeSet<SkippedTest>) -> Result<()> {
 fn failed_test(line: &str) -> Option<String> {
     let (name, state) = line.strip_prefix("test ")?.split_once(" ... ")?;
     (state == "FAILED").then(|| name.to_owned())
-}
-
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|value| value == "true")
 }
 
 impl TestCount {

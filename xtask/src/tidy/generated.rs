@@ -1,6 +1,7 @@
 //! Checks that generated files are up to date, or rewrites them.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -23,10 +24,9 @@ const CONFIGURATION: &str = "config/pegel.yaml";
 
 pub(super) fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<TidyIssue>> {
     let mut issues = Vec::new();
+    let pegel = step::program("pegel", "pegel")?;
     for (path, args) in FILES {
-        let mut cargo = vec!["run", "--locked", "--quiet", "--package", "pegel", "--"];
-        cargo.extend(args);
-        let fresh = step::cargo_output(&cargo)?;
+        let fresh = step::output(Command::new(&pegel).args(args))?;
         let source = format!("`pegel {}`", args.join(" "));
         issues.extend(compare(tree, mode, path, &fresh, &source)?);
         if path == CONFIGURATION {
