@@ -167,10 +167,9 @@ impl HistoryScene {
         };
         scene.restart();
         scene.put_own();
-        let last = scene.end();
-        until_sent(scene.agent(), "reference", last / 10 * 10);
+        scene.until_own_is_sent("reference");
         if engine.url() != reference.url() {
-            until_sent(scene.agent(), "engine", last / 10 * 10);
+            scene.until_own_is_sent("engine");
             // VictoriaMetrics shows new samples with a delay.
             let flushed = get(&engine.address, "/internal/force_flush").expect("flushed");
             assert_eq!(flushed.status, 200);
@@ -205,6 +204,16 @@ impl HistoryScene {
             self.own.push((time, value));
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Waits until both series are sent: their last samples may be in different requests.
+    fn until_own_is_sent(&self, target: &str) {
+        let (time, count) = (self.end() / 10 * 10, 2 * OWN_COUNT as u64);
+        eventually_within(BOUND, "both series are sent", || {
+            let target = until_sent(self.agent(), target, time);
+            let is_sent = target["sent"].as_u64() >= Some(count);
+            is_sent.then_some(()).ok_or(target)
+        });
     }
 
     fn start_time(&self) -> i64 {
