@@ -53,6 +53,15 @@ impl TreeContext {
         millis(self.settings.interval.duration())
     }
 
+    /// Counts series that are not reduced because of a limit, and lists them as a problem.
+    pub(crate) fn refused_series(&self, peer: &str, node: &str, count: u64) {
+        if count > 0 {
+            self.counts.refused_series.add(count);
+            let message = format!("{count} series are not reduced: too many (limits.series)");
+            self.problem(peer, node, "series", &message);
+        }
+    }
+
     /// Counts a problem with a peer and logs it.
     pub(crate) fn problem(&self, peer: &str, node: &str, reason: &'static str, message: &str) {
         tracing::debug!(peer, node, reason, message, "problem in the tree");

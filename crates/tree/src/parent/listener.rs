@@ -45,7 +45,7 @@ pub(crate) struct ChildPeer {
     /// The certificate; `None` if none is required.
     pub(crate) certificate: Option<CertificateDer<'static>>,
     /// Why the peer may not attach, whatever it sends.
-    refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     pub(crate) stages: Arc<ConnectionStages>,
 }
 
