@@ -218,7 +218,7 @@ fn a_child_with_very_many_series_leaves_room_for_those_of_others() {
     eventually("the series are known", || {
         let tree = scene.head.get("/api/v1/tree").json();
         let count = tree["reduced_series"].as_u64().unwrap_or_default();
-        (count > 50_000).then_some(()).ok_or(count)
+        (count > 2_000).then_some(()).ok_or(count)
     });
     // Series that did not exist before, of a child that did not.
     let late = TreeAgent::child("late", &[scene.address]);

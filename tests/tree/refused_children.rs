@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_testkit::{
-    ChildProcess, NetworkLink, NetworkNamespace, TempDir, eventually, eventually_within, need,
-    resident_bytes,
+    ChildProcess, NetworkLink, NetworkNamespace, OtherUser, TempDir, eventually, eventually_within,
+    need, resident_bytes,
 };
+use pegel_tree_protocol::child_message::Kind as FromChild;
+use pegel_tree_protocol::parent_message::Kind as FromParent;
+use pegel_tree_simulator::{ScriptedChild, hello};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -406,4 +409,39 @@ fn an_agent_below_itself_is_refused() {
     let own = loopback_address();
     let selfish = started("selfish", &section(own, own));
     parent_error(&selfish);
+}
+
+/// Every user of the machine can connect to loopback.
+#[test]
+fn another_user_cannot_attach_over_loopback_without_a_token() {
+    let Some(other_user) = OtherUser::new() else {
+        return;
+    };
+    let address = loopback_address();
+    let mut head = TreeAgent::new("head", &format!("accept: \"{address}\""));
+    head.set_token("");
+    head.start();
+    let attach = |node: &'static str| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let first = FromChild::Hello(hello(node));
+            let mut child = ScriptedChild::connect(address, None, first).await?;
+            child.receive().await
+        })
+    };
+    let refused = other_user.run_as(|| attach("stranger"));
+    let status = refused.expect_err("refused");
+    let expected = format!("a program of uid {} cannot attach", OtherUser::UID);
+    assert!(status.message().contains(&expected), "{status:?}");
+    assert!(status.message().contains("tree.token_file"), "{status:?}");
+    let problem = head.problem("user");
+    assert_eq!(problem["count"], 1, "{problem}");
+    assert_eq!(head.node_states().len(), 1);
+    let welcome = attach("own").expect("the agent's user");
+    assert!(
+        matches!(welcome, Some(FromParent::Welcome(_))),
+        "{welcome:?}"
+    );
 }

@@ -1,14 +1,31 @@
 //! Connects the tree to the agent: its settings, its status and its metrics.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pegel_collect::SelfMetrics;
 use pegel_metric::{Family, MetricKind, Millis};
+use pegel_serve::LocalUsers;
 use pegel_store::Store;
-use pegel_tree::{Tree, TreeFigures, TreeOptions, TreeStartError};
+use pegel_tree::{LocalUserPolicy, Tree, TreeFigures, TreeOptions};
 
 use crate::agent_settings::AgentSettings;
 use crate::agent_status::AgentStatus;
+use crate::running_agent::AgentStartError;
+
+/// Implements the policy with the server's knowledge of local users.
+#[derive(Debug)]
+struct TreeUserPolicy(LocalUsers);
+
+impl LocalUserPolicy for TreeUserPolicy {
+    fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
+        self.0.owner_of(client, server)
+    }
+
+    fn admits(&self, uid: u32) -> bool {
+        self.0.admits(uid)
+    }
+}
 
 /// Binds the address for children and loads the credentials; `None` if no tree is configured.
 pub(crate) fn bind_tree(
@@ -16,7 +33,7 @@ pub(crate) fn bind_tree(
     store: &Store,
     version: &str,
     started: Millis,
-) -> Result<Option<Tree>, TreeStartError> {
+) -> Result<Option<Tree>, AgentStartError> {
     if !plan.tree.is_configured() {
         return Ok(None);
     }
@@ -30,8 +47,12 @@ pub(crate) fn bind_tree(
         supervisor: store.supervisor().clone(),
         started,
         sample_interval: plan.collect.rate,
+        local_users: Arc::new(TreeUserPolicy(LocalUsers::new(
+            &plan.serve.admitted_users(),
+        )?)),
+        series_max: plan.store.limits.series.get() as usize,
     };
-    Tree::bind(options).map(Some)
+    Ok(Some(Tree::bind(options)?))
 }
 
 const fn counter(name: &'static str, help: &'static str) -> Family {

@@ -61,6 +61,12 @@ export function address(path, query = []) {
   return text ? `${path}?${text}` : path;
 }
 
+/** The page of another node, also from the page of a node: a path names one node only. @param {string} node */
+export function pageOf(node) {
+  const isOfNode = /\/nodes\/[^/]+\/$/.test(location.pathname);
+  return `${isOfNode ? "../" : "nodes/"}${encodeURIComponent(node)}/`;
+}
+
 /**
  * @param {string} path
  * @param {[string, string][]} [query]

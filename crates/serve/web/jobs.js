@@ -1,6 +1,6 @@
 // The Jobs view: jobs of the last week, with links to the charts of their time, CPUs and devices.
 
-import { ask, scope } from "./agent.js";
+import { ask, pageOf, scope } from "./agent.js";
 import { el, say } from "./dom.js";
 import { duration, number, whole } from "./format.js";
 import { Table } from "./table.js";
@@ -80,5 +80,5 @@ function chartsOf(job) {
     to: String(Math.round(Math.max(end, job.begin + SPAN_MIN_MS))),
   });
   const isOwn = !scope.node || job.nodes.includes(scope.node);
-  return `${isOwn ? "" : `nodes/${encodeURIComponent(job.nodes[0])}/`}#/node?${query}`;
+  return `${isOwn ? "" : pageOf(job.nodes[0])}#/node?${query}`;
 }

@@ -1,6 +1,6 @@
 // The Nodes view of a parent: all nodes below it at a glance, coloured by a figure.
 
-import { address, ask, coverageOf, listEverywhere } from "./agent.js";
+import { ask, coverageOf, listEverywhere, pageOf } from "./agent.js";
 import { completed, pick } from "./completion.js";
 import { el, say } from "./dom.js";
 import { duration, number, whole } from "./format.js";
@@ -365,7 +365,7 @@ function time(millis) {
 /** The page of a node; null if it cannot be reached now. @param {NodeRow} row @param {string} own the node of this page */
 function hrefOf(row, own) {
   if (row.node === own) return "#/overview";
-  return isConnected(row) ? address(`nodes/${encodeURIComponent(row.node)}/`) : null;
+  return isConnected(row) ? pageOf(row.node) : null;
 }
 
 /** The type and unit of a metric. @param {string} name */

@@ -12,6 +12,7 @@ use pegel_store::Store;
 
 use crate::credentials::{TreeCredentials, TreeStartError};
 use crate::figures::TreeCounts;
+use crate::local_users::LocalUserPolicy;
 use crate::problems::Problems;
 use crate::settings::TreeSettings;
 use crate::tick_reader::millis;
@@ -28,6 +29,9 @@ pub(crate) struct TreeContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Millis,
     pub(crate) sample_interval: Duration,
+    pub(crate) local_users: Arc<dyn LocalUserPolicy>,
+    /// `limits.series` of the store.
+    pub(crate) series_max: usize,
     pub(crate) counts: Arc<TreeCounts>,
     pub(crate) problems: Mutex<Problems>,
     /// The nodes above this agent, from its parent to the root.
@@ -47,6 +51,15 @@ impl TreeContext {
     /// The interval of the configuration; that of a parent may differ.
     pub(crate) fn interval(&self) -> Millis {
         millis(self.settings.interval.duration())
+    }
+
+    /// Counts series that are not reduced because of a limit, and lists them as a problem.
+    pub(crate) fn refused_series(&self, peer: &str, node: &str, count: u64) {
+        if count > 0 {
+            self.counts.refused_series.add(count);
+            let message = format!("{count} series are not reduced: too many (limits.series)");
+            self.problem(peer, node, "series", &message);
+        }
     }
 
     /// Counts a problem with a peer and logs it.

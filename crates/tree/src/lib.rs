@@ -15,6 +15,7 @@ mod figures;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod instance_id;
+mod local_users;
 mod messages;
 mod overview;
 mod parent;
@@ -28,6 +29,7 @@ mod tree;
 pub use child::ParentContact;
 pub use credentials::TreeStartError;
 pub use figures::{NodeFigures, TreeFigures};
+pub use local_users::LocalUserPolicy;
 pub use settings::{
     CHILDREN_MAX, CertificateFingerprint, DEFAULT_PORT, ParentAddress, TreeSettings,
 };

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use pegel_metric::{MetricKind, Millis, Series};
+use pegel_metric::{Input, MetricKind, Millis, Series};
 use pegel_reduction::{NodeCounterRates, PutOutcome, TickCells};
 
 use crate::child::{UplinkItem, UplinkState};
 use crate::context::TreeContext;
 use crate::overview::OverviewReader;
-use crate::parent::{NO_KEY, OWN_KEY, Parent, ReducedGroups};
+use crate::parent::{FIRST_SENDER_KEY, NO_KEY, OWN_KEY, Parent, ReducedGroups};
 use crate::tick_reader::TickReader;
 
 /// A tick is made this share of an interval after its time: the samples are stored then.
@@ -71,9 +71,32 @@ pub(crate) struct TickThread {
 #[derive(Debug, Default)]
 struct OwnDefinitions {
     keys: HashMap<Arc<Series>, (u32, bool)>,
+    senders: OwnSenders,
     rates: NodeCounterRates,
     /// The numbers of gauges and counters in the last tick.
     cell_counts: (usize, usize),
+}
+
+/// The senders of a parent's own series. Each has a share of the series that are reduced, as a
+/// child has: what the users of a parent send must not take the room of the nodes below.
+#[derive(Debug, Default)]
+struct OwnSenders(HashMap<String, u32>);
+
+impl OwnSenders {
+    /// Returns the key of the sender of a series: the node itself, a user with a label of its own,
+    /// or else an input.
+    fn key(&mut self, series: &Series) -> u32 {
+        let input = series.family().input;
+        if input == Input::Collect {
+            return OWN_KEY;
+        }
+        let name = match series.label("user") {
+            Some(user) => format!("user {user}"),
+            None => input.as_str().to_owned(),
+        };
+        let next = FIRST_SENDER_KEY.saturating_sub(self.0.len() as u32);
+        *self.0.entry(name).or_insert(next)
+    }
 }
 
 impl TickThread {
@@ -85,7 +108,7 @@ impl TickThread {
     ) -> TickThread {
         TickThread {
             reader: TickReader::new(context.store.clone(), context.sample_interval),
-            reduced: ReducedGroups::new(STALE_INTERVALS * context.interval()),
+            reduced: ReducedGroups::new(STALE_INTERVALS * context.interval(), context.series_max),
             context,
             parent,
             uplink,
@@ -238,6 +261,7 @@ impl OwnDefinitions {
         let mut reduction = parent.reduction.lock();
         let (gauges, counters) = self.cell_counts;
         let mut cells = TickCells::with_capacity(gauges, counters);
+        let mut refused = 0;
         for (series, value) in reader.values() {
             let (key, is_counter) = match self.keys.get(series) {
                 Some(interned) => *interned,
@@ -245,7 +269,9 @@ impl OwnDefinitions {
                     let family = series.family();
                     let kind: MetricKind = family.kind;
                     let (unit, help) = (&family.unit, &family.help);
-                    let interned = reduction.intern(OWN_KEY, series.text(), kind, unit, help);
+                    let sender = self.senders.key(series);
+                    let interned = reduction.intern(sender, series.text(), kind, unit, help);
+                    refused += u64::from(interned.0 == NO_KEY);
                     self.keys.insert(series.clone(), interned);
                     interned
                 }
@@ -272,8 +298,41 @@ impl OwnDefinitions {
             self.keys.clear();
         }
         drop(reduction);
+        let context = &parent.context;
+        context.refused_series("", &context.node, refused);
         if outcome != PutOutcome::Open {
             parent.mark_dirty(time, time);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::Family;
+
+    use super::*;
+
+    #[test]
+    fn each_user_and_each_input_is_a_sender() {
+        let mut senders = OwnSenders::default();
+        let mut key = |input, labels: &[(&str, &str)]| {
+            let family = Family::new("", MetricKind::Gauge, "", 0, "Test.").of_input(input);
+            let series = Series::named(Arc::new(family), "x", labels).expect("a name");
+            senders.key(&series)
+        };
+        let alice = [("user", "alice")];
+        assert_eq!(
+            key(Input::Collect, &alice),
+            OWN_KEY,
+            "a label of a collector"
+        );
+        let of_alice = key(Input::Otlp, &alice);
+        assert_eq!(key(Input::Lane, &alice), of_alice);
+        let others = [
+            key(Input::Otlp, &[("user", "bob")]),
+            key(Input::Otlp, &[]),
+            key(Input::Statsd, &[]),
+        ];
+        assert_eq!(others, [1, 2, 3].map(|number| of_alice - number));
     }
 }

@@ -23,6 +23,7 @@ use crate::context::TreeContext;
 use crate::credentials::{TreeCredentials, TreeStartError};
 use crate::figures::{TreeCounts, TreeFigures};
 use crate::instance_id::{INSTANCE_FILE, load_instance_id};
+use crate::local_users::LocalUserPolicy;
 use crate::parent::{Parent, accept_children, run_backfill};
 use crate::problems::Problems;
 use crate::settings::TreeSettings;
@@ -51,6 +52,10 @@ pub struct TreeOptions {
     /// The start of the agent.
     pub started: Millis,
     pub sample_interval: Duration,
+    /// Decides about children over loopback if there is neither a token nor `client_ca`.
+    pub local_users: Arc<dyn LocalUserPolicy>,
+    /// `limits.series` of the store: reduced series may have a part of it.
+    pub series_max: usize,
 }
 
 impl fmt::Debug for TreeOptions {
@@ -102,6 +107,8 @@ impl Tree {
             clock: options.clock,
             started: options.started,
             sample_interval: options.sample_interval,
+            local_users: options.local_users,
+            series_max: options.series_max,
             counts: Arc::new(TreeCounts::default()),
             problems: Mutex::new(Problems::default()),
             path: RwLock::default(),

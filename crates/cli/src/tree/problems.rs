@@ -32,6 +32,10 @@ pub(crate) fn advice(reason: &str) -> &'static str {
         }
         "timeout" => "the node, or a node below it, is overloaded or suspended; see its log",
         "clock" => "set the clocks of both machines: chrony or systemd-timesyncd",
+        "user" => {
+            "set the same tree.token_file on both agents, or add the user to allow_users of the parent"
+        }
+        "series" => "raise limits.series of the parent, or send fewer series",
         "token" => "copy the parent's token to the node: tree.token_file or $PEGEL_TOKEN",
         "handshake" => {
             "use certificates of one authority: tree.ca on the node, tree.client_ca on the parent; check their dates and host names"

@@ -390,9 +390,16 @@ const READING_POSTS: [&str; 19] = [
     "/api/version",
 ];
 
-/// Returns whether a request may travel through the tree on behalf of a client: it only reads.
+/// Returns whether a path names a node, whose own path follows.
+pub(crate) fn names_node(path: &str) -> bool {
+    path.trim_start_matches('/').starts_with("nodes/")
+}
+
+/// Returns whether a request may travel through the tree on behalf of a client: it only reads, and
+/// its path names no further node. Each such name would be another pass through the router, in a
+/// stack that a client makes as deep as its path is long.
 pub(crate) fn is_read_request(method: &Method, path: &str) -> bool {
-    if path.trim_start_matches('/').starts_with("tree/") {
+    if path.trim_start_matches('/').starts_with("tree/") || names_node(path) {
         return false;
     }
     match *method {
@@ -401,7 +408,7 @@ pub(crate) fn is_read_request(method: &Method, path: &str) -> bool {
             let changes = |access: &Access| matches!(access, Access::Change | Access::Owner);
             !routes.any(|(known, access, _)| *known == path && changes(access))
         }
-        Method::POST => READING_POSTS.contains(&path) || path.starts_with("/nodes/"),
+        Method::POST => READING_POSTS.contains(&path),
         _ => false,
     }
 }

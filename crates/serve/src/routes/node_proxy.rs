@@ -16,7 +16,7 @@ use pegel_tree_protocol::{TreeCallError, TreeRequest, TreeResponse};
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::{HandlerResult, ServerContext, SharedContext, is_read_request};
+use super::{HandlerResult, ServerContext, SharedContext, is_read_request, names_node};
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
 use crate::tree::{OwnSeriesOnly, passed_headers, returned_headers};
@@ -55,9 +55,12 @@ pub(super) async fn pass(
         .ok_or_else(|| ApiError::bad_request("malformed path").hint("use /nodes/NAME/PATH"))?;
     let path = target.split('?').next().unwrap_or_default();
     if !is_read_request(request.method(), path) {
-        return Err(match path.starts_with("/tree/") {
-            true => ApiError::new(StatusCode::NOT_FOUND, format!("no such path: {path}")),
-            false => ApiError::only_reads(),
+        return Err(if names_node(path) {
+            ApiError::bad_request("a path names one node only").hint("use /nodes/NAME/PATH")
+        } else if path.starts_with("/tree/") {
+            ApiError::new(StatusCode::NOT_FOUND, format!("no such path: {path}"))
+        } else {
+            ApiError::only_reads()
         });
     }
     let is_page = path == "/" || path.starts_with("/page/");
@@ -129,7 +132,7 @@ async fn respond_here(
     here.extensions_mut().insert(OwnSeriesOnly);
     *here.body_mut() = request.into_body();
     let mut router = context.router.clone();
-    // Boxed: the router contains this handler.
+    // Boxed: the router contains this handler. It is not reached again: the path names no node.
     let Ok(response) = Box::pin(router.call(here)).await;
     Ok(response)
 }

@@ -9,11 +9,14 @@ use pegel_metric::{Ledger, Millis, Point, Series};
 use super::current_values::{UngroupedCurrentValue, UngroupedCurrentValues};
 use super::future_points::FuturePoints;
 use super::ungrouped::{LateMerge, MergedRuns, UngroupedHead};
+use crate::input_class::InputClass;
 
 #[derive(Debug, Default)]
 pub(crate) struct UngroupedTable {
     slots: HashMap<Arc<Series>, u32>,
     heads: Vec<UngroupedHead>,
+    /// The number of derived series.
+    derived: usize,
     pub current: UngroupedCurrentValues,
     ahead: FuturePoints,
     /// Slots with late points to merge. The owner merges them, and can do so without holding a
@@ -26,6 +29,10 @@ pub(crate) struct UngroupedTable {
 impl UngroupedTable {
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
+    }
+
+    pub(crate) fn derived_len(&self) -> usize {
+        self.derived
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -162,6 +169,7 @@ impl UngroupedTable {
     }
 
     fn add(&mut self, series: Arc<Series>, current: UngroupedCurrentValue) -> u32 {
+        self.derived += usize::from(InputClass::of(&series) == InputClass::Derived);
         let slot = self.current.push(series.clone(), current);
         self.slots.insert(series, slot);
         self.heads.push(UngroupedHead::default());

@@ -1,4 +1,4 @@
-//! Enforces the limit of series within a batch. All commands of a batch are checked before any of
+//! Enforces the limits of series within a batch. All commands of a batch are checked before any of
 //! them is applied, so series accepted earlier in the batch are counted here, in addition to those
 //! in the head.
 
@@ -7,12 +7,20 @@ use std::sync::Arc;
 
 use pegel_metric::{GroupSeries, Series};
 
-use crate::head::Head;
+use crate::head::{GroupHead, Head};
+use crate::input_class::InputClass;
+
+/// Derived series may be this part of all series, and a twentieth is never theirs: how many there
+/// are depends on what the nodes below a parent and the users of this one send.
+const DERIVED_PART: usize = 2;
+const NODE_PART: usize = 20;
 
 /// Series that were accepted and are not in the head yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSeries {
     series: HashSet<Arc<Series>>,
+    /// The number of derived ones among `series`.
+    derived: usize,
     /// The latest version of each accepted group.
     groups: Vec<Arc<GroupSeries>>,
 }
@@ -28,9 +36,11 @@ impl PendingSeries {
         if self.series.contains(series) {
             return true;
         }
-        let fits = self.count(head) < series_max;
+        let is_derived = is_derived(series);
+        let fits = self.has_room(head, is_derived, (0, 1), series_max);
         if fits {
             self.series.insert(series.clone());
+            self.derived += usize::from(is_derived);
         }
         fits
     }
@@ -71,7 +81,8 @@ impl PendingSeries {
             return true;
         }
         let after = members.series.len();
-        let fits = after <= before || self.count(head) - before + after <= series_max;
+        let is_derived = members.series.first().is_some_and(is_derived);
+        let fits = after <= before || self.has_room(head, is_derived, (before, after), series_max);
         if fits {
             match pending {
                 Some(at) => self.groups[at] = members.clone(),
@@ -79,6 +90,32 @@ impl PendingSeries {
             }
         }
         fits
+    }
+
+    /// Returns whether the limit allows `after` series in place of `before`.
+    fn has_room(
+        &self,
+        head: &Head,
+        is_derived: bool,
+        (before, after): (usize, usize),
+        series_max: usize,
+    ) -> bool {
+        let all = self.count(head) - before + after;
+        if !is_derived {
+            return all <= series_max;
+        }
+        all <= series_max - series_max / NODE_PART
+            && self.count_derived(head) - before + after <= series_max / DERIVED_PART
+    }
+
+    /// Counts the derived series, as if the accepted ones were already in the head.
+    fn count_derived(&self, head: &Head) -> usize {
+        let is_pending = |group: &GroupHead| self.groups.iter().any(|new| group.is_same_group(new));
+        let in_head = { head.groups.iter() }.filter(|group| !is_pending(group));
+        let groups = in_head.map(|group| group.members()).chain(&self.groups);
+        let groups = groups.filter(|members| members.series.first().is_some_and(is_derived));
+        let grouped: usize = groups.map(|members| members.series.len()).sum();
+        grouped + head.ungrouped.derived_len() + self.derived
     }
 
     /// Counts all series, as if the accepted ones were already in the head.
@@ -95,4 +132,8 @@ impl PendingSeries {
         let groups = self.groups.iter().map(|members| members.series.len());
         head.series_count() - replaced.sum::<usize>() + groups.sum::<usize>() + self.series.len()
     }
+}
+
+fn is_derived(series: &Arc<Series>) -> bool {
+    InputClass::of(series) == InputClass::Derived
 }

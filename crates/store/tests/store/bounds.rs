@@ -313,6 +313,84 @@ fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
     assert_eq!(store.status().degraded, None);
 }
 
+/// Reduced series of a parent and results of rules are as many as others send series.
+#[test]
+fn derived_series_leave_room_for_the_node_and_for_programs() {
+    let dir = TempDir::new();
+    let mut options = StoreOptions::new(dir.path());
+    options.limits.series = NonZeroU32::new(100).expect("not zero");
+    let store = Store::open(options).expect("opens");
+    let now = SystemClock.utc();
+    let family = |input| Arc::new(FAMILY.clone().of_input(input));
+    let push = |input, count: u32| {
+        let family = family(input);
+        let points = (0..count).map(|n| {
+            let label = format!("{input:?} {n}");
+            let series = Series::new(family.clone(), &[("at", &label)]).expect("a valid series");
+            Point {
+                series: Arc::new(series),
+                time: now,
+                value: 1.0,
+            }
+        });
+        let pushed = store.push(input, points.collect()).expect("taken");
+        pushed.kept
+    };
+    let tick = |input, name: &str, count: u32, later: Millis| {
+        let mut group = SampleGroup::new(name, 3, 5000);
+        let mut tick = Tick::new(input);
+        for n in 0..count {
+            let label = format!("{name} {n}");
+            let slot = group.declare(&family(input), &[("at", &label)]);
+            group.set(slot.expect("valid"), 1.0);
+        }
+        let before = store.ledger().kept_total(input);
+        tick.reset(now + later);
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+        let _ = store.push(Input::Push, Vec::new());
+        store.ledger().kept_total(input) - before
+    };
+    assert_eq!(tick(Input::Tree, "tree-0", 30, 0), 30);
+    assert_eq!(push(Input::Rules, 15), 15);
+    // A group is accepted as a whole or not at all.
+    assert_eq!(tick(Input::Tree, "tree-1", 6, 0), 0);
+    assert_eq!(push(Input::Tree, 10), 5, "half of all");
+    // A group that grows counts for what it adds.
+    assert_eq!(tick(Input::Tree, "tree-0", 31, 1), 0);
+    assert_eq!(tick(Input::Tree, "tree-0", 30, 2), 30);
+    assert_eq!(push(Input::Put, 45), 45, "programs have the other half");
+    assert_eq!(tick(Input::Collect, "node", 5, 0), 5, "and so has the node");
+    assert_eq!(push(Input::Put, 46), 45);
+    let dropped = |input| store.ledger().dropped_total(input, DropReason::SeriesLimit);
+    assert_eq!((dropped(Input::Tree), dropped(Input::Collect)), (42, 0));
+}
+
+#[test]
+fn derived_series_leave_the_last_twentieth_to_the_node() {
+    let dir = TempDir::new();
+    let mut options = StoreOptions::new(dir.path());
+    options.limits.series = NonZeroU32::new(100).expect("not zero");
+    let store = Store::open(options).expect("opens");
+    let now = SystemClock.utc();
+    let push = |input, count: u32| {
+        let family = Arc::new(FAMILY.clone().of_input(input));
+        let points = (0..count).map(|n| {
+            let label = format!("{input:?} {n}");
+            let series = Series::new(family.clone(), &[("at", &label)]).expect("a valid series");
+            Point {
+                series: Arc::new(series),
+                time: now,
+                value: 1.0,
+            }
+        });
+        store.push(input, points.collect()).expect("taken").kept
+    };
+    assert_eq!(push(Input::Put, 75), 75);
+    assert_eq!(push(Input::Tree, 50), 20);
+    assert_eq!(push(Input::Collect, 5), 5);
+}
+
 /// Counts the block files in a directory that this process holds open.
 fn open_blocks(dir: &std::path::Path) -> usize {
     let files = std::fs::read_dir("/proc/self/fd").expect("our own descriptors");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pegel_metric::{Input, Millis};
 use pegel_reduction::ReducedSeries;
-use pegel_store::{PushError, Store};
+use pegel_store::PushError;
 use pegel_tree_protocol::{SelectRequest, select_request::Content};
 use tokio::time::sleep;
 
@@ -94,16 +94,27 @@ async fn compute_again(parent: &Arc<Parent>, ticks: &[Millis]) -> bool {
         tracing::debug!(?late, "nodes are missing; trying again later");
         return false;
     }
-    let (store, ticks) = (parent.context.store.clone(), ticks.to_vec());
-    let stored = tokio::task::spawn_blocking(move || store_ticks(&store, &all, &ticks));
+    let (parent, ticks) = (parent.clone(), ticks.to_vec());
+    let stored = tokio::task::spawn_blocking(move || store_ticks(&parent, &all, &ticks));
     matches!(stored.await, Ok(Ok(())))
 }
 
-/// Stores the reduced values of these ticks. Returns once they are in the log of the store.
-fn store_ticks(store: &Store, all: &SubtreePartials, ticks: &[Millis]) -> Result<(), PushError> {
+/// Stores the reduced values of these ticks, within the limits of the reduction. Returns once they
+/// are in the log of the store.
+fn store_ticks(parent: &Parent, all: &SubtreePartials, ticks: &[Millis]) -> Result<(), PushError> {
+    let store = &parent.context.store;
+    let now = parent.context.now();
     let mut maker = ReducedPoints::default();
     let mut points = Vec::new();
+    let mut refused = 0;
     for (text, series) in &all.series {
+        // Children wait for the lock: it is held for one series at a time.
+        let mut reduction = parent.reduction.lock();
+        if !reduction.admits_past(text, series.kind, &series.unit, &series.help, now) {
+            refused += 1;
+            continue;
+        }
+        drop(reduction);
         let reduced = ReducedSeries {
             text: text.as_str().into(),
             kind: series.kind,
@@ -121,6 +132,7 @@ fn store_ticks(store: &Store, all: &SubtreePartials, ticks: &[Millis]) -> Result
             store.push(Input::Tree, std::mem::take(&mut points))?;
         }
     }
+    parent.context.counts.refused_series.add(refused);
     store.push(Input::Tree, points).map(drop)
 }
 

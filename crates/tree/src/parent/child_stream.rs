@@ -299,18 +299,21 @@ impl ChildStream {
             return malformed(format!("\"{text}\" is not the text of a series"));
         }
         let mut reduction = self.parent.reduction.lock();
+        let mut refused = 0;
         for series in &definitions.series {
             let kind = metric_kind(series.kind);
             let (text, key) = (&series.text, self.link.key);
             let unit = escape_unprintable(&series.unit);
             let help = escape_unprintable(&series.help);
             let interned = reduction.intern(key, text, kind, &unit, &help);
-            if interned.0 == NO_KEY {
-                self.parent.context.counts.refused_series.add(1);
-            }
+            refused += u64::from(interned.0 == NO_KEY);
             self.keys.push(interned);
         }
         drop(reduction);
+        let node = &self.link.node;
+        self.parent
+            .context
+            .refused_series(&self.peer, node, refused);
         self.ids_by_key.clear();
         let count = self.keys.len();
         match &mut self.decoder {
@@ -576,6 +579,7 @@ mod tests {
         let peer = ChildPeer {
             address: ([127, 0, 0, 1], 1).into(),
             certificate: None,
+            refusal: None,
             stages: Arc::default(),
         };
         let mut hello = Hello {

@@ -44,6 +44,8 @@ pub(crate) struct ChildPeer {
     pub(crate) address: SocketAddr,
     /// The certificate; `None` if none is required.
     pub(crate) certificate: Option<CertificateDer<'static>>,
+    /// Why the peer may not attach, whatever it sends.
+    pub(crate) refusal: Option<String>,
     pub(crate) stages: Arc<ConnectionStages>,
 }
 
@@ -115,12 +117,16 @@ async fn prepare(
     address: SocketAddr,
 ) -> Result<(Box<dyn PeerStream>, ChildPeer), String> {
     let _ = stream.set_nodelay(true);
-    let stream = CountedStream::new(stream, parent.context.counts.clone());
     let credentials = parent.context.credentials();
+    let needs_user = credentials.token.is_none() && !credentials.checks_names;
+    let refusal = needs_user.then(|| user_refusal(parent, &stream, address));
+    let refusal = refusal.flatten();
+    let stream = CountedStream::new(stream, parent.context.counts.clone());
     let Some(config) = &credentials.server else {
         let peer = ChildPeer {
             address,
             certificate: None,
+            refusal,
             stages: Arc::default(),
         };
         return Ok((Box::new(stream), peer));
@@ -137,9 +143,30 @@ async fn prepare(
     let peer = ChildPeer {
         address,
         certificate: certificate.map(|certificate| certificate.clone().into_owned()),
+        refusal,
         stages: Arc::default(),
     };
     Ok((Box::new(stream), peer))
+}
+
+/// Returns why a peer that has to prove nothing else may not attach: every user of this machine can
+/// connect to a loopback address. `None`: it runs as the agent's user, root, or a user in
+/// `allow_users`.
+fn user_refusal(parent: &Parent, stream: &TcpStream, client: SocketAddr) -> Option<String> {
+    let users = &parent.context.local_users;
+    let server = stream.local_addr().ok();
+    let owner = server.and_then(|server| users.owner_of(client, server));
+    // A client can reset its connection and leave its port to another user. While our end is
+    // connected, no other socket can have that port.
+    let owner = owner.filter(|_| stream.peer_addr().is_ok());
+    let peer = match owner {
+        Some(uid) if users.admits(uid) => return None,
+        Some(uid) => format!("a program of uid {uid}"),
+        None => "a program whose user the kernel does not report".to_owned(),
+    };
+    Some(format!(
+        "{peer} cannot attach without a token: set the same tree.token_file on both agents"
+    ))
 }
 
 async fn serve_connection(
@@ -185,7 +212,7 @@ async fn serve_connection(
     }
 }
 
-/// Checks path and token, and starts the stream.
+/// Checks path, user and token, and starts the stream.
 async fn respond(
     parent: Arc<Parent>,
     peer: ChildPeer,
@@ -193,6 +220,10 @@ async fn respond(
 ) -> Response<Body> {
     if request.uri().path() != ATTACH_PATH {
         return Status::unimplemented("no such method").into_http();
+    }
+    if let Some(message) = &peer.refusal {
+        parent.context.problem(&peer.host(), "", "user", message);
+        return Status::permission_denied(message.as_str()).into_http();
     }
     if let Some(token) = &parent.context.credentials().token {
         let mut values = request.headers().get_all(header::AUTHORIZATION).iter();

@@ -29,7 +29,7 @@ use pegel_tree_protocol::{NodeOverview, NodeStatus};
 pub(crate) use backfill::run_backfill;
 pub use backfill_file::parse_backfill_file;
 pub(crate) use listener::accept_children;
-pub(crate) use reduce::{NO_KEY, ReducedGroups, ReducedTick};
+pub(crate) use reduce::{FIRST_SENDER_KEY, NO_KEY, ReducedGroups, ReducedTick};
 pub(crate) use registry::OWN_KEY;
 pub(crate) use requests::headers_of;
 pub(crate) use subtree_partials::{SELECT_TARGET, subtree_partials};
@@ -87,7 +87,7 @@ impl Parent {
                 interval,
                 millis(context.settings.backfill.duration()),
             )),
-            reduction: Mutex::new(Reduction::new(interval)),
+            reduction: Mutex::new(Reduction::new(interval, context.series_max)),
             own_overview: Mutex::new(unknown_overview()),
             dirty: Mutex::default(),
             disputes: Mutex::default(),

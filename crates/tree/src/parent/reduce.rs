@@ -12,8 +12,24 @@ use pegel_reduction::{
     TickWindow, is_reducible_name, partial_values, reduced_values,
 };
 
-/// The most series that are reduced, of all nodes together.
-const REDUCED_SERIES_MAX: usize = 200_000;
+/// The most series that are reduced, of all nodes together, whatever `limits.series` is.
+const REDUCIBLE_SERIES_MAX: usize = 200_000;
+/// The most reduced series of one series: a counter has eight.
+const VALUES_MAX: usize = 8;
+/// Reduced series may be this part of `limits.series`, as in the store.
+const REDUCED_PART: usize = 2;
+/// The sender of series that are only known from the past.
+const PAST_KEY: u32 = u32::MAX;
+/// The key of the first sender of this node's own series. Keys of further ones count down, those of
+/// children count up.
+pub(crate) const FIRST_SENDER_KEY: u32 = u32::MAX - 1;
+
+/// Returns the most series that are reduced. What they are reduced to leaves room in the store for
+/// series of the node and of programs.
+fn reducible_series_max(series_max: usize) -> usize {
+    let series_max = (series_max / REDUCED_PART / VALUES_MAX).max(1);
+    series_max.min(REDUCIBLE_SERIES_MAX)
+}
 /// The ticks that may be open: children's clocks may be this many intervals ahead.
 const OPEN_TICKS_MAX: usize = 16;
 /// How long a series without a child that has it keeps its key.
@@ -45,9 +61,10 @@ pub(crate) struct SeriesPartial {
 }
 
 impl Reduction {
-    pub(crate) fn new(interval: Millis) -> Reduction {
+    /// `series_max` is `limits.series` of the store.
+    pub(crate) fn new(interval: Millis, series_max: usize) -> Reduction {
         Reduction {
-            table: ReducedSeriesTable::new(REDUCED_SERIES_MAX),
+            table: ReducedSeriesTable::new(reducible_series_max(series_max)),
             window: TickWindow::new(interval, OPEN_TICKS_MAX),
         }
     }
@@ -71,6 +88,23 @@ impl Reduction {
         };
         let series = self.table.get(key);
         (key, series.is_some_and(|series| series.is_counter()))
+    }
+
+    /// Returns whether a series of the past is reduced: it is known, or there is room for it as for
+    /// one of another child. It keeps its place for a while, so that the answer stays the same.
+    pub(crate) fn admits_past(
+        &mut self,
+        text: &str,
+        kind: MetricKind,
+        unit: &str,
+        help: &str,
+        now: Millis,
+    ) -> bool {
+        let (key, _) = self.intern(PAST_KEY, text, kind, unit, help);
+        if key != NO_KEY {
+            self.table.release(key, now);
+        }
+        key != NO_KEY
     }
 
     pub(crate) fn put(
@@ -197,20 +231,24 @@ pub(crate) struct ReducedGroups {
     slots: HashMap<Arc<Series>, (usize, Slot)>,
     families: ReducedFamilies,
     stale_after: Millis,
+    /// Beyond this number, series that ended are removed at once.
+    slots_max: usize,
     /// The groups before most series ended, until the next tick.
     former: Vec<Arc<GroupSeries>>,
     tick: Tick,
 }
 
 impl ReducedGroups {
-    /// A series without a value for `stale_after` milliseconds has ended.
-    pub(crate) fn new(stale_after: Millis) -> ReducedGroups {
+    /// A series without a value for `stale_after` milliseconds has ended. `series_max` is
+    /// `limits.series` of the store.
+    pub(crate) fn new(stale_after: Millis, series_max: usize) -> ReducedGroups {
         ReducedGroups {
             groups: Vec::new(),
             by_key: Vec::new(),
             slots: HashMap::new(),
             families: ReducedFamilies::default(),
             stale_after,
+            slots_max: series_max / REDUCED_PART,
             former: Vec::new(),
             tick: Tick::new(Input::Tree),
         }
@@ -230,13 +268,16 @@ impl ReducedGroups {
         for members in self.former.drain(..).skip(self.groups.len()) {
             self.tick.append_empty(members);
         }
-        if self.slots.len() > 2 * count + 1000 {
-            // Most series ended: the next tick has groups without them.
+        let slots_max = (2 * count + 1000).min(self.slots_max.max(count));
+        if self.slots.len() > slots_max {
+            // Most series ended, or they take the room of others: the next tick has groups without
+            // them.
             let former = self.groups.iter_mut().map(|group| group.members().clone());
             *self = ReducedGroups {
                 former: former.collect(),
                 tick: std::mem::replace(&mut self.tick, Tick::new(Input::Tree)),
-                ..ReducedGroups::new(self.stale_after)
+                slots_max: self.slots_max,
+                ..ReducedGroups::new(self.stale_after, 0)
             };
         }
         &mut self.tick
@@ -333,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_closed_tick_becomes_points_of_reduced_families() {
-        let mut reduction = Reduction::new(1000);
+        let mut reduction = Reduction::new(1000, 200_000);
         let text = "hits{a=\"b\"}";
         let (key, is_counter) = reduction.intern(1, text, MetricKind::Counter, "", "Hits.");
         assert!(is_counter);
@@ -391,9 +432,61 @@ mod tests {
     }
 
     #[test]
+    fn what_series_are_reduced_to_is_half_of_all_series() {
+        let mut reduction = Reduction::new(1000, 1600);
+        let mut define = |sender: u32, count: usize| {
+            let texts = (0..count).map(|number| format!("m{sender}_{number}"));
+            let keys =
+                texts.map(|text| reduction.intern(sender, &text, MetricKind::Counter, "", ""));
+            keys.filter(|(key, _)| *key != NO_KEY).count()
+        };
+        assert_eq!(define(FIRST_SENDER_KEY, 1000), 50, "half of 1600 / 2 / 8");
+        assert_eq!(define(FIRST_SENDER_KEY - 1, 1000), 25);
+        assert_eq!(define(1, 1000), 13, "a child");
+        assert_eq!(define(0, 1000), 12, "the node itself");
+        let mut admits_past = |text| reduction.admits_past(text, MetricKind::Counter, "", "", 5);
+        assert!(admits_past("m1_0") && !admits_past("another"));
+        assert_eq!(reducible_series_max(usize::MAX), REDUCIBLE_SERIES_MAX);
+        let partial = Partial::of_counter(Some(1.0), 1.0);
+        assert_eq!(
+            partial_values(MetricKind::Counter, &partial).count(),
+            VALUES_MAX
+        );
+    }
+
+    #[test]
+    fn series_of_the_past_have_a_share_and_are_forgotten() {
+        let mut reduction = Reduction::new(1000, 1600);
+        let mut admitted = |from: usize, now| {
+            let texts = (from..from + 200).map(|number| format!("past{number}"));
+            let admitted = texts
+                .filter(|text| reduction.admits_past(text, MetricKind::Gauge, "", "", now))
+                .count();
+            reduction.reclaim(now);
+            admitted
+        };
+        assert_eq!(admitted(0, 0), 50);
+        assert_eq!(admitted(0, 1), 50, "the same ones");
+        assert_eq!(admitted(1000, 2), 0);
+        assert_eq!(admitted(1000, KEY_KEPT + 3), 0, "they were there until now");
+        assert_eq!(admitted(1000, KEY_KEPT + 4), 50);
+    }
+
+    #[test]
+    fn ended_series_make_room_before_they_are_half_of_all() {
+        let mut reduction = Reduction::new(1000, 200_000);
+        let mut groups = ReducedGroups::new(10_000, 20);
+        reduced_tick(&mut reduction, &mut groups, &["a"], 1000);
+        reduced_tick(&mut reduction, &mut groups, &["b"], 2000);
+        assert_eq!(groups.slots.len(), 0, "14 slots, at most 10");
+        let found = reduced_tick(&mut reduction, &mut groups, &["b"], 3000);
+        assert_eq!((found.len(), groups.slots.len()), (7, 7));
+    }
+
+    #[test]
     fn a_key_that_gets_another_series_gets_its_slots() {
-        let mut reduction = Reduction::new(1000);
-        let mut groups = ReducedGroups::new(10_000);
+        let mut reduction = Reduction::new(1000, 200_000);
+        let mut groups = ReducedGroups::new(10_000, 200_000);
         for (time, text) in [(1000, "a"), (2000, "b"), (3000, "a"), (4000, "a")] {
             let found = reduced_tick(&mut reduction, &mut groups, &[text], time);
             assert_eq!(found.len(), 7);
@@ -407,8 +500,8 @@ mod tests {
 
     #[test]
     fn new_series_change_only_the_newest_group_and_ended_ones_are_removed() {
-        let mut reduction = Reduction::new(1000);
-        let mut groups = ReducedGroups::new(10_000);
+        let mut reduction = Reduction::new(1000, 200_000);
+        let mut groups = ReducedGroups::new(10_000, 200_000);
         let names: Vec<String> = (0..300).map(|number| format!("m{number}")).collect();
         let mut texts: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = reduced_tick(&mut reduction, &mut groups, &texts, 1000);

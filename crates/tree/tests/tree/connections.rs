@@ -10,7 +10,7 @@ use pegel_testkit::{TempDir, set_mode};
 use pegel_tree::{CertificateFingerprint, TreeSettings};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::support::{TestAgent, accepting, reporting};
+use crate::support::{FixedUser, TestAgent, accepting, reporting};
 
 /// An authority and the certificates that it signed, in PEM files.
 struct TestAuthority {
@@ -145,6 +145,35 @@ fn the_token_must_be_right() {
     settings.token_variable = token("planted-0123456789");
     let _child = TestAgent::start("c", settings);
     head.wait_for_up(&["c"]);
+}
+
+#[test]
+fn without_a_token_only_programs_of_the_agents_users_attach() {
+    for (user, message) in [
+        (
+            Some(4711),
+            "a program of uid 4711 cannot attach without a token",
+        ),
+        (None, "whose user the kernel does not report cannot attach"),
+    ] {
+        let mut head = TestAgent::new("head");
+        head.peer_user = FixedUser(user);
+        head.run(accepting());
+        let child = TestAgent::start("a", reporting(&[head.address()]));
+        child.wait_for_error(message);
+        child.wait_for_error("tree.token_file");
+        head.wait_for_problem("user", message);
+        assert_eq!(head.nodes().nodes().len(), 1, "the parent itself");
+
+        // The token is proof enough.
+        let mut settings = accepting();
+        settings.token_variable = token("planted-0123456789");
+        head.run(settings);
+        let mut settings = reporting(&[head.address()]);
+        settings.token_variable = token("planted-0123456789");
+        let _child = TestAgent::start("b", settings);
+        head.wait_for_up(&["b"]);
+    }
 }
 
 #[test]

@@ -121,3 +121,21 @@ fn what_was_missed_during_an_outage_is_filled() {
         Ok(())
     });
 }
+
+#[test]
+fn series_of_a_parents_own_programs_leave_room_to_its_children() {
+    let mut head = TestAgent::new("head");
+    // 1600 / 2 / 8: a hundred series are reduced, half of them at most of one sender.
+    head.series_max = 1600;
+    for number in 0..300 {
+        head.put(&format!("many{number}"), MetricKind::Gauge, 1.0);
+    }
+    head.run(accepting());
+    head.wait_for_problem("series", "are not reduced");
+    let _child = counting("a", &[head.address()], 7.0);
+    head.wait_for_last("hits:sum", 7.0);
+    let tree = head.nodes().tree_json();
+    let reduced = tree["reduced_series"].as_u64().expect("a number");
+    // Those of the past are one more sender.
+    assert!((50..=76).contains(&reduced), "{tree}");
+}

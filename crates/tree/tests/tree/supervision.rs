@@ -45,6 +45,8 @@ fn a_panic_of_a_task_is_a_failure_of_the_agent() {
         supervisor: supervisor.clone(),
         started: SystemClock.utc(),
         sample_interval: Duration::from_secs(1),
+        local_users: Arc::new(agent.peer_user),
+        series_max: agent.series_max,
     });
     let running = tree.expect("settings").start(agent.server.clone());
     let running = running.expect("threads");

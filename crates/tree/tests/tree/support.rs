@@ -13,7 +13,7 @@ use pegel_metric::{
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_supervisor::Supervisor;
 use pegel_testkit::{TempDir, eventually_within};
-use pegel_tree::{RunningTree, Tree, TreeOptions, TreeSettings, TreeStartError};
+use pegel_tree::{LocalUserPolicy, RunningTree, Tree, TreeOptions, TreeSettings, TreeStartError};
 use pegel_tree_protocol::{
     BodyParts, BoxFuture, LocalServer, NodeRow, NodeTree, TreeCallError, TreeRequest, TreeResponse,
 };
@@ -40,6 +40,23 @@ pub(crate) fn reporting(parents: &[SocketAddr]) -> TreeSettings {
     }
 }
 
+/// Reports one user as the owner of all connections, or none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FixedUser(pub Option<u32>);
+
+/// The user of all agents, unless a test sets another one.
+pub(crate) const AGENT_UID: u32 = 1000;
+
+impl LocalUserPolicy for FixedUser {
+    fn owner_of(&self, _: SocketAddr, _: SocketAddr) -> Option<u32> {
+        self.0
+    }
+
+    fn admits(&self, uid: u32) -> bool {
+        uid == AGENT_UID
+    }
+}
+
 /// An agent with a tree, and its store, which outlives the tree.
 pub(crate) struct TestAgent {
     pub(crate) node: String,
@@ -50,6 +67,10 @@ pub(crate) struct TestAgent {
     pub(crate) nodes: Option<Arc<dyn NodeTree>>,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) server: Arc<FakeLocalServer>,
+    /// The user of children that connect.
+    pub(crate) peer_user: FixedUser,
+    /// `limits.series`.
+    pub(crate) series_max: usize,
 }
 
 impl TestAgent {
@@ -68,6 +89,8 @@ impl TestAgent {
                 node: node.to_owned(),
                 running: AtomicUsize::new(0),
             }),
+            peer_user: FixedUser(Some(AGENT_UID)),
+            series_max: 200_000,
         }
     }
 
@@ -92,6 +115,8 @@ impl TestAgent {
             supervisor: self.supervisor.clone(),
             started: SystemClock.utc(),
             sample_interval: Duration::from_secs(1),
+            local_users: Arc::new(self.peer_user),
+            series_max: self.series_max,
         })
     }
 

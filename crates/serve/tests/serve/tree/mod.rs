@@ -438,6 +438,40 @@ fn requests_are_passed_on_to_nodes() {
     assert_eq!(tree.get("/nodes/n9/status").status, 502);
 }
 
+/// Every name in a path was another pass through the router: 300 of them overflowed the stack.
+#[test]
+fn a_path_names_one_node_only() {
+    let tree = tree_with(Vec::new());
+    let plain = TestServer::of_node("n1", None);
+    for levels in [2, 900] {
+        let path = format!("{}/healthz", "/nodes/n1".repeat(levels));
+        assert_eq!(plain.get(&path).status, 400, "itself, {levels} levels");
+        assert_eq!(tree.get(&path).status, 400, "a child, {levels} levels");
+    }
+    let own = format!("{}/healthz", "/nodes/head".repeat(700));
+    assert_eq!(tree.get(&own).status, 400, "the parent itself");
+    for path in [
+        "/nodes/n1/nodes/n1",
+        "/nodes/head/nodes/n1/status",
+        "/nodes/p1/nodes/n2/status",
+    ] {
+        let refused = tree.get(path);
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text());
+        assert!(refused.text().contains("one node only"), "{path}");
+    }
+    // Pages of other sites are refused before the path is looked at.
+    let tcp = AgentAddress::Tcp(plain.tcp());
+    let foreign = [("sec-fetch-site", "cross-site")];
+    let path = format!("{}/api/v1/query", "/nodes/n1".repeat(800));
+    let refused = post(&tcp, &path, &foreign, b"query=1").expect("an answer");
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let refused = get_with(&tcp, &path, &foreign).expect("an answer");
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    // All of them still answer.
+    assert_eq!(plain.get("/healthz").status, 200);
+    assert_eq!(tree.get("/nodes/n1/api/v1/list").status, 200);
+}
+
 #[test]
 fn nothing_is_changed_through_the_tree() {
     let tree = tree_with(Vec::new());
@@ -498,6 +532,12 @@ fn rights_are_passed_on() {
     assert!(status == 200 && !user.contains("run --fast"), "{user}");
     assert_eq!(ask("GET", "/api/set_shutdown", true).0, 403);
     assert_eq!(ask("PUT", "/api/v1/filters/x", true).0, 403);
+    // A request of a parent goes no further by its path.
+    let nested = format!("{}/status", "/nodes/n1".repeat(5000));
+    for target in ["/nodes/n1/status", &*nested] {
+        assert_eq!(ask("GET", target, true).0, 403, "{}", target.len());
+        assert_eq!(ask("POST", target, true).0, 403, "{}", target.len());
+    }
     assert_eq!(ask("DELETE", "/api/query", true).0, 403);
     assert_eq!(
         ask("POST", "/tree/select", true).0,
