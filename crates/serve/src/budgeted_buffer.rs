@@ -146,6 +146,11 @@ impl BudgetedBuffer {
         write(&mut self.bytes)
     }
 
+    /// Removes what follows the first `len` bytes; the memory stays reserved.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
     /// Takes the contents; the reserved memory stays reserved.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
@@ -22,29 +22,56 @@ pub(crate) struct FinishedResponse {
     pub bytes: Bytes,
     pub content_type: &'static str,
     pub gzipped: bool,
+    /// The number of series that were left out of it; `None` if it is whole.
+    pub left_out: Option<usize>,
 }
+
+/// Names what is left out of a response.
+const LEFT_OUT_HEADER: &str = "pegel-left-out";
 
 /// The buffer of one response.
 #[derive(Debug)]
-pub(crate) struct ResponseBuffer(BudgetedBuffer);
+pub(crate) struct ResponseBuffer {
+    bytes: BudgetedBuffer,
+    left_out: Option<usize>,
+}
 
 impl ResponseBuffer {
     pub(crate) fn new(buffer: BudgetedBuffer) -> ResponseBuffer {
-        ResponseBuffer(buffer)
+        ResponseBuffer {
+            bytes: buffer,
+            left_out: None,
+        }
     }
 
+    /// Appends a value as JSON. On failure nothing is appended.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), ApiError> {
-        serde_json::to_writer(&mut self.0, value).map_err(|error| self.write_error(&error.into()))
+        let start = self.bytes.as_slice().len();
+        serde_json::to_writer(&mut self.bytes, value).map_err(|error| {
+            self.bytes.truncate(start);
+            self.write_error(&error.into())
+        })
+    }
+
+    /// Returns whether a failure means that the response is larger than any may be.
+    pub(crate) fn is_too_large(&self, failure: &ApiError) -> bool {
+        *failure == ApiError::response_too_large(self.bytes.bytes_max())
+    }
+
+    /// Marks the response: help texts of users other than the agent's and this number of their
+    /// series are left out.
+    pub(crate) fn set_left_out(&mut self, series: usize) {
+        self.left_out = Some(series);
     }
 
     pub(crate) fn text(&mut self, text: &str) -> Result<(), ApiError> {
-        let written = self.0.write_all(text.as_bytes());
+        let written = self.bytes.write_all(text.as_bytes());
         written.map_err(|error| self.write_error(&error))
     }
 
     /// Takes over a buffer that was built elsewhere, unless it is too large.
     pub(crate) fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), ApiError> {
-        let adopted = self.0.adopt(bytes);
+        let adopted = self.bytes.adopt(bytes);
         adopted.map_err(|error| self.write_error(&error))
     }
 
@@ -52,21 +79,30 @@ impl ResponseBuffer {
     pub(crate) fn write_error(&self, error: &io::Error) -> ApiError {
         match error.kind() {
             io::ErrorKind::OutOfMemory => ApiError::response_memory_full(),
-            _ => ApiError::response_too_large(self.0.bytes_max()),
+            _ => ApiError::response_too_large(self.bytes.bytes_max()),
         }
     }
 
     /// Returns the size of the largest response.
     pub(crate) fn bytes_max(&self) -> usize {
-        self.0.bytes_max()
+        self.bytes.bytes_max()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.as_slice().len()
+    }
+
+    /// Removes what follows the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.as_slice().is_empty()
+        self.bytes.as_slice().is_empty()
     }
 
     pub(crate) fn into_bytes(self) -> Bytes {
-        self.0.into_bytes()
+        self.bytes.into_bytes()
     }
 
     /// Completes the response; compresses it if the client accepts gzip and it is large enough.
@@ -75,32 +111,34 @@ impl ResponseBuffer {
         content_type: &'static str,
         gzip: bool,
     ) -> Result<FinishedResponse, ApiError> {
-        let gzipped = gzip && self.0.as_slice().len() >= GZIP_BYTES_MIN;
+        let gzipped = gzip && self.bytes.as_slice().len() >= GZIP_BYTES_MIN;
+        let left_out = self.left_out;
         let done = if gzipped { self.gzip()? } else { self };
         Ok(FinishedResponse {
             bytes: done.into_bytes(),
             content_type,
             gzipped,
+            left_out,
         })
     }
 
     fn gzip(self) -> Result<ResponseBuffer, ApiError> {
-        let mut encoder = GzEncoder::new(self.0.new_empty(), Compression::fast());
-        let written = encoder.write_all(self.0.as_slice());
+        let mut encoder = GzEncoder::new(self.bytes.new_empty(), Compression::fast());
+        let written = encoder.write_all(self.bytes.as_slice());
         let zipped = written.and_then(|()| encoder.finish());
         zipped
-            .map(ResponseBuffer)
+            .map(ResponseBuffer::new)
             .map_err(|error| self.write_error(&error))
     }
 }
 
 impl Write for ResponseBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.bytes.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.bytes.flush()
     }
 }
 
@@ -114,6 +152,10 @@ impl IntoResponse for FinishedResponse {
             (header::CACHE_CONTROL, "no-store"),
         ] {
             headers.insert(name, HeaderValue::from_static(value));
+        }
+        if let Some(series) = self.left_out {
+            let text = HeaderValue::try_from(format!("help, series={series}"));
+            headers.extend(text.map(|text| (HeaderName::from_static(LEFT_OUT_HEADER), text)));
         }
         if self.gzipped {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -29,6 +29,9 @@ pub struct SessionDescription {
     pub slot: String,
     pub identity: SessionIdentity,
     pub place: RecordPlace,
+    /// The directory that the record may not leave, for a user other than the agent's.
+    #[serde(default)]
+    pub permitted_directory: Option<PathBuf>,
     #[serde(default)]
     pub endpoints: StorageEndpoints,
     pub begin: Millis,

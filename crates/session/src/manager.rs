@@ -265,11 +265,18 @@ impl SessionManager {
         let source = self.context.source();
         let (begin, first_samples) = source.session_start(&*self.context.clock);
         let others = self.watched_tasks();
+        let permitted_directory = match &request.to {
+            RecordPlace::Directory(dir) if !caller.is_owner => {
+                self.context.settings.permitted_directory(dir)
+            }
+            _ => None,
+        };
         let description = SessionDescription {
             uid: caller.uid,
             slot,
             identity,
             place: request.to.clone(),
+            permitted_directory: permitted_directory.map(Path::to_owned),
             endpoints: request.endpoints.clone(),
             begin,
             task: { request.pid }.and_then(|pid| self.context.start_watch(pid, &others)),
@@ -661,6 +668,7 @@ mod tests {
                 attempt: "1".to_owned(),
             },
             place: RecordPlace::Directory("/records".into()),
+            permitted_directory: None,
             endpoints: StorageEndpoints::default(),
             begin: 1_000,
             task: None,

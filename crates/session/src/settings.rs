@@ -1,6 +1,6 @@
 //! The section `session` of the configuration.
 
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use pegel_config::{ByteSize, OptionalTimeSpan, TimeSpan, settings};
@@ -53,15 +53,18 @@ impl SessionSettings {
 
     /// Returns whether a user other than the agent's may store records at this place.
     pub(crate) fn permits_other_users(&self, place: &RecordPlace) -> bool {
-        let RecordPlace::Directory(dir) = place else {
-            return true;
-        };
+        match place {
+            RecordPlace::Directory(dir) => self.permitted_directory(dir).is_some(),
+            _ => true,
+        }
+    }
+
+    /// Returns the directory of `session.directories` that this one is in, by its path alone. The
+    /// storage refuses symbolic links between the two.
+    pub(crate) fn permitted_directory(&self, dir: &Path) -> Option<&Path> {
         let is_plain = dir.components().all(|part| part != Component::ParentDir);
-        is_plain
-            && self
-                .directories
-                .iter()
-                .any(|permitted| dir.starts_with(permitted))
+        let mut permitted = self.directories.iter().map(PathBuf::as_path);
+        permitted.find(|permitted| is_plain && dir.starts_with(permitted))
     }
 
     /// Returns the interval between two blocks, given the default of the storage.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use pegel_metric::with_causes;
 
 use crate::session::Session;
-use crate::storage::{RecordStorage, StorageProblem, StorageProblemKind, open_storage};
+use crate::storage::{
+    FileStorage, RecordPlace, RecordStorage, StorageProblem, StorageProblemKind, open_storage,
+};
 use crate::upload::{RecordUploader, UploadStep};
 
 /// The longest time that the thread waits for new blocks or credentials.
@@ -72,6 +74,11 @@ impl Session {
     /// Opens the storage. If that fails, the result reports the problem at every attempt.
     fn open_storage(&self) -> Box<dyn RecordStorage> {
         let description = self.read(|shared| shared.description.clone());
+        if let Some(root) = &description.permitted_directory
+            && let RecordPlace::Directory(dir) = description.folder()
+        {
+            return Box::new(FileStorage::below(root.clone(), dir));
+        }
         let opened = match self.dir.read_credentials() {
             Ok(credentials) => open_storage(
                 &description.place,

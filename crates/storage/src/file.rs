@@ -2,11 +2,13 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use pegel_plain_file::create_dirs;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
 
 use super::{
     AppendOutcome, PartConflict, PartLimits, RecordStorage, SUMMARY_NAME, StorageProblem,
@@ -29,11 +31,87 @@ const PART_BYTES_MAX: u64 = 1 << 37;
 #[derive(Debug)]
 pub struct FileStorage {
     dir: PathBuf,
+    /// The directory that the folder may not leave.
+    root: Option<PathBuf>,
+}
+
+/// A folder, and the path by which its files are opened.
+struct RecordFolder {
+    path: PathBuf,
+    /// Keeps `path` valid if it names a descriptor.
+    _descriptor: Option<OwnedFd>,
 }
 
 impl FileStorage {
     pub fn new(dir: PathBuf) -> FileStorage {
-        FileStorage { dir }
+        FileStorage { dir, root: None }
+    }
+
+    /// Opens a folder of a user other than the agent's. No symbolic link between `root` and the
+    /// folder is followed, even if it appears while the folder is used: the agent may have access
+    /// where the user has none.
+    pub fn below(root: PathBuf, dir: PathBuf) -> FileStorage {
+        let root = Some(root);
+        FileStorage { dir, root }
+    }
+
+    /// Returns the folder of the record; with `creates`, creates what is missing.
+    fn folder(&self, creates: bool) -> io::Result<RecordFolder> {
+        if let Some(root) = &self.root {
+            let descriptor = self.open_below(root, creates)?;
+            return Ok(RecordFolder {
+                path: format!("/proc/self/fd/{}", descriptor.as_raw_fd()).into(),
+                _descriptor: Some(descriptor),
+            });
+        }
+        if creates {
+            self.create_folder()?;
+        }
+        self.check_folder()?;
+        Ok(RecordFolder {
+            path: self.dir.clone(),
+            _descriptor: None,
+        })
+    }
+
+    /// Opens each folder from `root` on relative to the one before. The root itself may be a link.
+    fn open_below(&self, root: &Path, creates: bool) -> io::Result<OwnedFd> {
+        let outside = || {
+            let text = format!("{} is not below {}", self.dir.display(), root.display());
+            io::Error::other(text)
+        };
+        if creates {
+            create_dirs(root, PARENT_MODE)?;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = openat(CWD, root, flags, Mode::empty())?;
+        let mut path = root.to_owned();
+        let below = self.dir.strip_prefix(root).map_err(|_| outside())?;
+        let mut names = below.components().peekable();
+        while let Some(component) = names.next() {
+            let Component::Normal(name) = component else {
+                return Err(outside());
+            };
+            path.push(name);
+            if creates {
+                let mode = match names.peek() {
+                    Some(_) => PARENT_MODE,
+                    None => FOLDER_MODE,
+                };
+                match mkdirat(&folder, name, Mode::from_raw_mode(mode)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            folder = match openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let text = format!("{} is a symbolic link or no directory", path.display());
+                    return Err(io::Error::other(text));
+                }
+                opened => opened?,
+            };
+        }
+        Ok(folder)
     }
 
     fn create_folder(&self) -> io::Result<()> {
@@ -57,12 +135,10 @@ impl FileStorage {
         Ok(())
     }
 
-    fn append_to(&self, path: &Path, position: u64, block: &[u8]) -> io::Result<AppendOutcome> {
+    fn append_to(&self, part: u32, position: u64, block: &[u8]) -> io::Result<AppendOutcome> {
+        let folder = self.folder(position == 0)?;
+        let path = folder.path.join(part_name(part));
         let is_new = position == 0 && !path.exists();
-        if is_new {
-            self.create_folder()?;
-        }
-        self.check_folder()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(RECORD_MODE);
         options.custom_flags(OPEN_FLAGS);
@@ -89,7 +165,7 @@ impl FileStorage {
         file.write_all(&block[start.len()..])?;
         file.sync_all()?;
         if is_new {
-            File::open(&self.dir)?.sync_all()?;
+            File::open(&folder.path)?.sync_all()?;
         }
         Ok(AppendOutcome::Stored)
     }
@@ -143,13 +219,14 @@ impl RecordStorage for FileStorage {
         position: u64,
         block: &[u8],
     ) -> Result<AppendOutcome, StorageProblem> {
-        let path = self.dir.join(part_name(part));
-        let appended = self.append_to(&path, position, block);
+        let appended = self.append_to(part, position, block);
         appended.map_err(|error| file_problem(&self.dir, &error))
     }
 
     fn finish(&mut self, _: u32, summary: &str) -> Result<(), StorageProblem> {
-        let written = replace_file(&self.dir, SUMMARY_NAME, RECORD_MODE, summary.as_bytes());
+        let written = self.folder(false).and_then(|folder| {
+            replace_file(&folder.path, SUMMARY_NAME, RECORD_MODE, summary.as_bytes())
+        });
         written.map_err(|error| file_problem(&self.dir, &error))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pegel_metric::{GroupSeries, Millis, Series};
 
-use crate::block::{BlockReadError, BlockReader, BlockWriter};
+use crate::block::{BlockReadError, BlockReader, SplitBlockWriter};
 use crate::codec::ROWS_MAX;
 use crate::head::sort_keep_last;
 use crate::input_class::InputClass;
@@ -127,7 +127,7 @@ pub(crate) fn merge_into_block(
     sources: &[MergeSource],
     window: MergeWindow,
     effort: EncodingEffort,
-    writer: &mut BlockWriter,
+    writer: &mut SplitBlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut groups: BTreeMap<Arc<str>, Vec<RunLocation>> = BTreeMap::new();
     let mut ungrouped: BTreeMap<Arc<Series>, Vec<RunLocation>> = BTreeMap::new();
@@ -188,7 +188,7 @@ fn merge_group(
     locations: &[RunLocation],
     window: MergeWindow,
     effort: EncodingEffort,
-    writer: &mut BlockWriter,
+    writer: &mut SplitBlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut parts: Vec<RunSlice> = Vec::new();
     let mut times: Vec<Millis> = Vec::new();
@@ -224,7 +224,7 @@ fn write_joined(
     times: &[Millis],
     window: MergeWindow,
     effort: EncodingEffort,
-    writer: &mut BlockWriter,
+    writer: &mut SplitBlockWriter,
 ) -> Result<(), BlockReadError> {
     if times.is_empty() {
         return Ok(());
@@ -258,7 +258,7 @@ fn write_joined(
         series,
         stale_after: 0,
     });
-    let mut joined = SampleRun::new(RunOwner::Group(members), times);
+    let mut joined = SampleRun::new(RunOwner::Group(members.clone()), times);
     let mut values: Vec<f64> = Vec::with_capacity(times.len());
     let mut present = vec![0u64; times.len().div_ceil(64)];
     let mut samples = DecodedColumn::default();
@@ -283,6 +283,10 @@ fn write_joined(
             take_rows(&samples, part, firsts[number], &mut values, &mut present);
         }
         joined.add_column(member as u32, &values, Some(&present), effort);
+        if joined.data.len() >= writer.limits().run_bytes {
+            writer.add(&joined)?;
+            joined = SampleRun::new(RunOwner::Group(members.clone()), times);
+        }
     }
     Ok(writer.add(&joined)?)
 }
@@ -312,7 +316,7 @@ fn merge_ungrouped(
     locations: &[RunLocation],
     window: MergeWindow,
     effort: EncodingEffort,
-    writer: &mut BlockWriter,
+    writer: &mut SplitBlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut points: Vec<(Millis, f64)> = Vec::new();
     for &(source, number) in locations {

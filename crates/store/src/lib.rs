@@ -63,6 +63,7 @@ mod text_file;
 mod writer;
 
 pub use archive_progress::{ArchiveProgress, BlockIdentity};
+pub use block::BlockLimits;
 pub use complete_since::CompleteSince;
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};

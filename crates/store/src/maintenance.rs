@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pegel_metric::Millis;
 
-use crate::block::{Block, BlockKind, BlockReadError, BlockWriter, FooterFields};
+use crate::block::{Block, BlockKind, BlockReadError, FooterFields, SplitBlockWriter};
 use crate::block_merge::{MergeSource, MergeWindow, merge_into_block};
 use crate::context::{FrozenHead, StoreContext};
 use crate::input_class::InputClass;
@@ -145,8 +145,8 @@ fn write_class(
     write_block(shared, BlockKind::Fresh, sources, fresh, ending, made)
 }
 
-/// Writes the samples of a window into a block and adds it to `made`, unless there are none and the
-/// footer would carry no information.
+/// Writes the samples of a window into a block, or several if its index would become too large, and
+/// adds them to `made`, unless there are none and the footer would carry no information.
 fn write_block(
     shared: &StoreContext,
     kind: BlockKind,
@@ -162,7 +162,8 @@ fn write_block(
     };
     let (files, dir) = (&shared.options.files, shared.block_dir());
     let id = shared.next_block_id() + made.len() as u64;
-    let mut writer = BlockWriter::create(files, &dir, id, kind, window.class)?;
+    let limits = shared.options.block_limits;
+    let mut writer = SplitBlockWriter::create(files, &dir, id, (kind, window.class), limits)?;
     if let Err(error) = merge_into_block(sources, window, effort, &mut writer) {
         writer.discard();
         return Err(error);
@@ -170,7 +171,7 @@ fn write_block(
     if writer.is_empty() && ending.log_through == 0 && ending.replaces.is_empty() {
         writer.discard();
     } else {
-        made.push(writer.finish(ending)?);
+        made.extend(writer.finish(ending)?);
     }
     Ok(())
 }

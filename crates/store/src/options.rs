@@ -8,6 +8,7 @@ use pegel_metric::{Clock, SystemClock};
 use pegel_supervisor::Supervisor;
 
 use crate::archive_progress::ArchiveProgress;
+use crate::block::BlockLimits;
 use crate::files::{DiskFiles, Files};
 use crate::settings::{RetentionSettings, StoreLimits};
 
@@ -25,6 +26,8 @@ pub struct StoreOptions {
     pub block_files_max: usize,
     /// Keep segments of the log until readers release them (`Store::release_log`).
     pub keep_log: bool,
+    /// The sizes at which blocks and runs are split.
+    pub block_limits: BlockLimits,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
     /// Blocks that are not archived yet outlive their age, within `keep.bytes`. `None` without an
@@ -44,6 +47,7 @@ impl StoreOptions {
             disk_timeout: Duration::from_secs(3),
             block_files_max: 64,
             keep_log: false,
+            block_limits: BlockLimits::default(),
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
             archive: None,

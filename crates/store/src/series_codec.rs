@@ -46,6 +46,13 @@ impl<'a> SeriesEncoder<'a> {
     }
 }
 
+/// Returns the most bytes of a series, wherever it stands: four varints of 32 bits, kind, level, and
+/// the texts of series and family.
+pub(crate) fn encoded_bytes_max(series: &Series) -> usize {
+    let family = series.family();
+    22 + series.text().len() + family.unit.len() + family.help.len()
+}
+
 /// Returns whether two families have the same metadata, whatever their names.
 fn has_same_metadata(one: &Family, other: &Family) -> bool {
     (one.kind, one.level, one.input, &one.unit, &one.help)

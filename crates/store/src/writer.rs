@@ -255,9 +255,10 @@ impl StoreWriter {
         if is_full {
             return Err("memory is full (limits.memory) and blocks cannot be written".to_owned());
         }
+        let mut unlogged = 0;
         for checked in batch {
             match checked {
-                CheckedCommand::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
+                CheckedCommand::Tick(tick, rows, _) => unlogged += log.encoder.tick(tick, rows),
                 CheckedCommand::Push(input, points, ..) => {
                     let CheckedPoints {
                         points,
@@ -283,6 +284,9 @@ impl StoreWriter {
                 if check {
                     self.log_checked = Some(now);
                 }
+                self.shared
+                    .unlogged_samples
+                    .fetch_add(unlogged, Ordering::Relaxed);
                 let end = log.segment.len();
                 self.shared.set_log_end(self.next_segment - 1, end);
                 let mut work = self.shared.background_work();

@@ -1,7 +1,9 @@
 //! Reads the database files of Dragon's telemetry, and ours, for `pegel view`: `datapoints` with a
 //! row per point or, in files of older versions, `metrics` with a row per series.
 //!
-//! A copy is read: SQLite may create files beside the one that it opens.
+//! A copy is read: SQLite may create files beside the one that it opens. The file may be from
+//! anyone: only tables are read, because a view can be a query without end; nothing is sorted, which
+//! could fill the disk; and steps and memory of SQLite are limited.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +18,22 @@ use serde_json::Value;
 use crate::output;
 
 /// Rows of metric, timestamp, value and tags.
-const POINTS: &str = "SELECT metric, timestamp, value, tags FROM datapoints ORDER BY timestamp";
+const POINTS: &str = "SELECT metric, timestamp, value, tags FROM datapoints";
 const SERIES: &str =
     "SELECT m.metric, d.key, d.value, m.tags FROM metrics AS m, json_each(m.dps) AS d";
 /// The longest text of a row that is read.
 const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The most steps of SQLite's virtual machine: a row takes about ten, and at least some bytes. A
+/// file whose pages refer to each other in circles would have rows without end.
+const STEPS_MIN: u64 = 10_000_000;
+const STEPS_PER_BYTE: u64 = 100;
+/// The steps between two checks.
+const STEPS_AT_ONCE: u32 = 10_000;
+/// Memory of SQLite, and only functions without side effects in the file's own schema.
+const LIMITS: &str = "PRAGMA hard_heap_limit = 268435456; PRAGMA trusted_schema = OFF;";
+/// A view or a virtual table has another type or text.
+const IS_TABLE: &str = "SELECT count(*) FROM sqlite_schema WHERE name = ?1 AND type = 'table'
+    AND sql NOT LIKE 'create virtual%'";
 
 /// Writes the samples of a database file to a new store.
 pub(super) fn import_database(database: &Path, store: &Path) -> anyhow::Result<()> {
@@ -41,11 +54,23 @@ pub(super) fn import_database(database: &Path, store: &Path) -> anyhow::Result<(
 
 fn import(database: &Path, store: &Path) -> anyhow::Result<u64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let bytes = fs::metadata(database)?.len();
     let database = Connection::open_with_flags(database, flags)?;
-    let has_points = database.query_row("SELECT 1 FROM datapoints LIMIT 1", [], |_| Ok(()));
-    let query = match has_points {
-        Ok(()) => POINTS,
-        Err(_) => SERIES,
+    database.execute_batch(LIMITS)?;
+    limit_steps(
+        &database,
+        STEPS_MIN.saturating_add(bytes.saturating_mul(STEPS_PER_BYTE)),
+    );
+    let is_table = |name: &str| {
+        let count = database.query_row(IS_TABLE, [name], |row| row.get::<_, i64>(0));
+        count.map(|count| count > 0)
+    };
+    let query = if is_table("datapoints")? {
+        POINTS
+    } else if is_table("metrics")? {
+        SERIES
+    } else {
+        anyhow::bail!("no table datapoints or metrics");
     };
     let mut import = SampleImport::create(store)?;
     let mut statement = database.prepare(query)?;
@@ -67,6 +92,16 @@ fn import(database: &Path, store: &Path) -> anyhow::Result<u64> {
         }
     }
     Ok(import.finish()?)
+}
+
+/// Interrupts the queries of a connection after about this many steps.
+fn limit_steps(database: &Connection, steps_max: u64) {
+    let mut steps = 0;
+    let is_over = move || {
+        steps += u64::from(STEPS_AT_ONCE);
+        steps > steps_max
+    };
+    database.progress_handler(STEPS_AT_ONCE.cast_signed(), Some(is_over));
 }
 
 fn text(value: ValueRef<'_>) -> Option<&str> {
@@ -139,6 +174,28 @@ mod tests {
             fs::create_dir(&store).expect("made");
             assert_eq!(import(&path, &store).expect("read"), refused, "{tables}");
         }
+    }
+
+    #[test]
+    fn a_view_is_refused_and_a_query_without_end_is_interrupted() {
+        let dir = TempDir::new();
+        let path = dir.join("ts.db");
+        let database = Connection::open(&path).expect("opened");
+        let view = "CREATE VIEW datapoints AS WITH RECURSIVE n(i) AS
+            (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3)
+            SELECT 'a' AS metric, i AS timestamp, i AS value, '' AS tags FROM n";
+        database.execute_batch(view).expect("a view");
+        let store = dir.join("store");
+        fs::create_dir(&store).expect("made");
+        let error = import(&path, &store).expect_err("refused");
+        assert!(error.to_string().contains("no table"), "{error:#}");
+
+        limit_steps(&database, 100_000);
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+            SELECT count(*) FROM n";
+        let counted = database.query_row(endless, [], |row| row.get::<_, i64>(0));
+        let error = counted.expect_err("interrupted");
+        assert!(error.to_string().contains("interrupted"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Destinations of log messages: standard error, a file, the journal or syslog.
 //!
-//! Logging never blocks or stops the agent: a message that the destination does not accept within
-//! 20 ms is dropped and counted.
+//! Logging never stops the agent. A message that a pipe, a terminal or a daemon does not accept
+//! within 20 ms is dropped and counted; only a log file on a disk that hangs blocks its writers.
 
 mod datagram_sink;
 mod journal;

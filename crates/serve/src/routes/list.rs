@@ -1,12 +1,18 @@
 //! `GET /api/v1/list`.
+use std::sync::Arc;
+
 use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
 use pegel_metric::Series;
+use pegel_store::LatestValue;
 use serde::Serialize;
 
 use super::nodes_parameter::NodesParameter;
+use super::reduced_list::write_reduced;
 use super::values::{changed_after, node_values};
 use super::{HandlerResult, SharedContext};
+use crate::api_error::ApiError;
+use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 use crate::tree::RequestTree;
@@ -35,8 +41,7 @@ pub(super) async fn list(
         return context
             .respond_query(&caller, &headers, move |buffer| {
                 let found = node_values(&tree, &nodes, &selector, &own)?;
-                let listed = found.iter().map(|(series, _)| listed_series(series));
-                buffer.json(&listed.collect::<Vec<_>>())
+                write_list(buffer, &found)
             })
             .await;
     }
@@ -46,13 +51,19 @@ pub(super) async fn list(
         .respond_latest(&caller, &headers, move |buffer| {
             let (mut found, _) = changed_after(&store, &selector, 0)?;
             found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            let listed: Vec<ListedSeries<'_>> = found
-                .iter()
-                .map(|(series, _)| listed_series(series))
-                .collect();
-            buffer.json(&listed)
+            write_list(buffer, &found)
         })
         .await
+}
+
+fn write_list(
+    buffer: &mut ResponseBuffer,
+    found: &[(Arc<Series>, LatestValue)],
+) -> Result<(), ApiError> {
+    write_reduced(buffer, found, |buffer, found, _| {
+        let listed = found.iter().map(|(series, _)| listed_series(series));
+        buffer.json(&listed.collect::<Vec<_>>())
+    })
 }
 
 fn listed_series(series: &Series) -> ListedSeries<'_> {

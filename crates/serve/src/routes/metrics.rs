@@ -9,6 +9,7 @@ use pegel_metric::{Selector, Series};
 use pegel_wire::{openmetrics, prometheus};
 
 use super::node_values::values_of_each;
+use super::reduced_list::write_reduced;
 use super::{HandlerResult, SharedContext};
 use crate::content_negotiation::{self, MetricsFormat};
 use crate::guard::Caller;
@@ -51,20 +52,30 @@ pub(super) async fn metrics(
                 readings.extend(found);
             }
         }
-        let mut text = String::with_capacity(readings.len() * 80);
-        let (encoded, content_type) = match format {
-            MetricsFormat::Text => (
-                prometheus::encode(&readings, &mut text),
-                prometheus::CONTENT_TYPE,
-            ),
-            MetricsFormat::OpenMetrics => (
-                openmetrics::encode(&readings, &mut text),
-                openmetrics::CONTENT_TYPE,
-            ),
-        };
+        let mut collisions = 0;
+        write_reduced(&mut buffer, &readings, |buffer, readings, left_out| {
+            let mut text = String::with_capacity(readings.len() * 80);
+            let encoded = match format {
+                MetricsFormat::Text => {
+                    // OpenMetrics has no comments.
+                    if let Some(series) = left_out {
+                        text += &format!(
+                            "# pegel: the response is limited: help texts of other users and {series} of their series are left out\n"
+                        );
+                    }
+                    prometheus::encode(readings, &mut text)
+                }
+                MetricsFormat::OpenMetrics => openmetrics::encode(readings, &mut text),
+            };
+            collisions = encoded.collisions;
+            buffer.adopt(text.into_bytes())
+        })?;
         drop(readings);
-        buffer.adopt(text.into_bytes())?;
-        Ok((buffer.finish(content_type, gzip)?, encoded.collisions))
+        let content_type = match format {
+            MetricsFormat::Text => prometheus::CONTENT_TYPE,
+            MetricsFormat::OpenMetrics => openmetrics::CONTENT_TYPE,
+        };
+        Ok((buffer.finish(content_type, gzip)?, collisions))
     };
     let (finished, collisions) = match is_tree {
         true => context.executor.query(caller.rights, work).await?,

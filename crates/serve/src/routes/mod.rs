@@ -24,6 +24,7 @@ mod processes;
 mod prometheus;
 mod query_http_request;
 mod range;
+mod reduced_list;
 mod sessions;
 mod snapshot;
 mod status;

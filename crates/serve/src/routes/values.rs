@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::node_values::{CurrentSeries, values_of_each, values_over_nodes};
 use super::nodes_parameter::NodesParameter;
 use super::range::job_samples;
+use super::reduced_list::write_reduced;
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
@@ -62,7 +63,7 @@ pub(super) async fn values(
                 )?;
                 let bytes_max = for_work.settings.query_bytes_max;
                 let found = last_values(&source, &selector, &job, bytes_max)?;
-                buffer.json(&current_values(&found))
+                write_values(buffer, &found)
             })
             .await;
     }
@@ -71,7 +72,7 @@ pub(super) async fn values(
         return context
             .respond_query(&caller, &headers, move |buffer| {
                 let found = node_values(&tree, &nodes, &selector, &own)?;
-                buffer.json(&current_values(&found))
+                write_values(buffer, &found)
             })
             .await;
     }
@@ -158,10 +159,19 @@ pub(super) fn write_current(
 ) -> Result<WrittenChanges, ApiError> {
     let (mut found, change) = changed_after(store, selector, after)?;
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    buffer.json(&current_values(&found))?;
+    write_values(buffer, &found)?;
     Ok(WrittenChanges {
         count: found.len(),
         change,
+    })
+}
+
+fn write_values(
+    buffer: &mut ResponseBuffer,
+    found: &[(Arc<Series>, LatestValue)],
+) -> Result<(), ApiError> {
+    write_reduced(buffer, found, |buffer, found, _| {
+        buffer.json(&current_values(found))
     })
 }
 

@@ -216,6 +216,59 @@ fn responses_are_limited_each_and_together() {
     assert_eq!(server.refused("answer_memory"), 1);
 }
 
+/// Whatever other users send, lists of all series have those of the node and of the agent's user.
+#[test]
+fn series_of_other_users_are_left_out_of_lists_that_are_too_large() {
+    use pegel_metric::{Family, Input, Point, Series};
+    use std::sync::Arc;
+    let push = |server: &TestServer, name: &str, help: usize, label: &[(&str, &str)]| {
+        let family = Family {
+            help: "h".repeat(help).into(),
+            ..Family::new("", MetricKind::Gauge, "", 1, "").of_input(Input::Otlp)
+        };
+        let series = Series::named(Arc::new(family), name, label).expect("valid");
+        let point = Point {
+            series: Arc::new(series),
+            time: now(),
+            value: 1.0,
+        };
+        let pushed = server.store.push(Input::Otlp, vec![point]);
+        assert_eq!(pushed.expect("stored").refused, []);
+    };
+    let paths = [
+        "/metrics",
+        "/api/v1/list",
+        "/api/v1/values",
+        "/api/v1/metadata",
+    ];
+    for (count, help) in [(10, 1_000), (200, 0), (200, 200)] {
+        let server = TestServer::with(|settings| settings.response_bytes_max = 8_000);
+        push(&server, "own", 20, &[]);
+        for n in 0..count {
+            push(&server, &format!("a_flood_{n}"), help, &[("user", "eve")]);
+        }
+        for path in paths {
+            let answer = server.get(path);
+            let text = answer.text();
+            let case = format!("{path} of {count} with {help}: {} {text}", answer.status);
+            assert_eq!(answer.status, 200, "{case}");
+            assert!(text.len() <= 8_000, "{case}");
+            assert!(text.contains("own"), "{case}");
+            let has_help = path != "/api/v1/values";
+            assert!(!has_help || text.contains(&"h".repeat(20)), "{case}");
+            assert!(!text.contains(&"h".repeat(200)), "{case}");
+            assert!(text.contains("a_flood_"), "as many as fit: {case}");
+            let is_marked = match path {
+                "/metrics" => text.starts_with("# pegel: the response is limited"),
+                "/api/v1/metadata" => text.contains("the response is limited"),
+                _ => answer.header("pegel-left-out").is_some(),
+            };
+            let is_whole = path == "/api/v1/values" && count == 10;
+            assert_eq!(is_marked, !is_whole, "{case}");
+        }
+    }
+}
+
 /// Requests all values but reads nothing from the wire, while everything changes constantly.
 #[test]
 fn a_reader_that_stalls_delays_no_other_and_is_dropped() {

@@ -91,3 +91,44 @@ fn links_and_fifos_of_others_are_not_followed_and_records_are_private() {
     storage.finish(0, "{}").expect_err("a link");
     assert!(!elsewhere.join("created").exists());
 }
+
+#[test]
+fn a_record_of_another_user_never_leaves_the_permitted_directory() {
+    use std::os::unix::fs::symlink;
+    let dir = TempDir::new();
+    let (root, private) = (dir.path().join("records"), dir.path().join("private"));
+    for made in [&root, &private] {
+        fs::create_dir(made).expect("created");
+    }
+    fs::create_dir(root.join("u")).expect("created");
+    symlink(&private, root.join("u/link")).expect("linked");
+    let below = |place: &str| FileStorage::below(root.clone(), root.join(place));
+    // The link lies above the folders of the record, in the place that the user named.
+    for place in ["u/link/wf/task/1", "u/link", "../private/wf/task/1"] {
+        let problem = below(place).append(0, 0, b"block");
+        problem.expect_err("outside of the permitted directory");
+        below(place).finish(0, "{}").expect_err("outside");
+    }
+    let outside = FileStorage::below(root.clone(), private.join("wf")).append(0, 0, b"block");
+    outside.expect_err("outside of the permitted directory");
+    let count = fs::read_dir(&private).expect("a folder").count();
+    assert_eq!(count, 0, "nothing is written through the link");
+
+    let mut storage = below("u/wf/task/1");
+    let folder = root.join("u/wf/task/1");
+    storage.append(0, 0, b"block").expect("stored");
+    assert_eq!(part(&folder), b"block");
+    // A folder that becomes a link while the record is written is not followed either.
+    fs::rename(root.join("u/wf"), root.join("u/moved")).expect("moved");
+    symlink(&private, root.join("u/wf")).expect("linked");
+    storage.append(0, 5, b"second").expect_err("a link");
+    storage.append(1, 0, b"block").expect_err("a link");
+    fs::remove_file(root.join("u/wf")).expect("removed");
+    fs::rename(root.join("u/moved"), root.join("u/wf")).expect("moved back");
+    storage.append(0, 5, b"second").expect("stored");
+    storage.finish(0, "{}").expect("stored");
+    assert_eq!(part(&folder), b"blocksecond");
+    assert!(folder.join("summary.json").is_file());
+    let count = fs::read_dir(&private).expect("a folder").count();
+    assert_eq!(count, 0, "nothing is written through a link");
+}

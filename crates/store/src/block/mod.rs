@@ -22,11 +22,14 @@
 //! list and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the
 //! directory synced. A block holds the samples of one class of inputs; class 0 marks blocks written
 //! before classes existed. `log through` is the last log segment that the block replaces (0: none):
-//! of the blocks written from one head only the last one names it. Of two samples of one series and
+//! of the blocks written from one head only the last one names it. Samples whose index would become
+//! too large for one block are split over several (`split_writer.rs`), of which only the last one
+//! names the log and the blocks that all of them replace. Of two samples of one series and
 //! time, the one in the block with the higher id wins; within one block, the one in the later run.
 
 mod index;
 mod reader;
+mod split_writer;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -41,7 +44,9 @@ use crate::input_class::InputClass;
 
 pub(crate) use index::{BlockIndex, ColumnEntry, IndexCache, RunEntry};
 pub(crate) use reader::{BlockReadError, BlockReader, ReadAhead, block_version, open_block};
-pub(crate) use writer::{BlockWriter, FooterFields};
+pub use split_writer::BlockLimits;
+pub(crate) use split_writer::SplitBlockWriter;
+pub(crate) use writer::FooterFields;
 
 const MAGIC: &[u8; 8] = b"PEGELBLK";
 const HEADER_LEN: usize = 20;

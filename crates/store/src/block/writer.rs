@@ -1,5 +1,6 @@
 //! Writes blocks: to a temporary file, which is synced and renamed, and then the directory is
-//! synced. Used by maintenance only.
+//! synced. Before the rename the index is decoded as a reader would: a block that could not be read
+//! back never gets its name, and the log and the blocks that it would replace are kept.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,14 +14,20 @@ use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::{put_str, put_varint, put_zigzag};
 use crate::files::{FileHandle, Files, write_all_at};
 use crate::input_class::InputClass;
-use crate::lz4_block::pack;
-use crate::sample_run::{RunOwner, SampleRun};
-use crate::series_codec::SeriesEncoder;
+use crate::lz4_block::{pack, unpack};
+use crate::sample_run::{RunColumn, RunOwner, SampleRun};
+use crate::series_codec::{SeriesEncoder, encoded_bytes_max};
 
-use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, MAGIC, block_path};
+use super::{
+    Block, BlockIndex, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, MAGIC, block_path,
+};
 
 /// The bytes buffered per write.
 const BUFFER_LEN: usize = 256 << 10;
+/// The most bytes of a run in the index without its columns: six varints and a checksum.
+const RUN_BYTES_MAX: usize = 48;
+/// The most bytes of a column in the index: two varints of 32 bits and a checksum.
+const COLUMN_BYTES_MAX: usize = 14;
 
 /// Writes one block, run by run.
 #[derive(Debug)]
@@ -38,6 +45,8 @@ pub(crate) struct BlockWriter {
     series: HashMap<Arc<Series>, u32>,
     runs: Vec<WrittenRun>,
     columns: Vec<WrittenColumn>,
+    /// The most bytes that the index takes before compression.
+    index_bytes: usize,
     span: Option<(Millis, Millis)>,
 }
 
@@ -99,14 +108,50 @@ impl BlockWriter {
             series: HashMap::new(),
             runs: Vec::new(),
             columns: Vec::new(),
+            index_bytes: 0,
             span: None,
         })
     }
 
-    pub(crate) fn add(&mut self, run: &SampleRun) -> io::Result<()> {
-        if run.columns.is_empty() {
+    /// Returns how many of these columns of a run fit into an index of this size, from the first
+    /// one on.
+    pub(crate) fn columns_that_fit(
+        &self,
+        run: &SampleRun,
+        columns: &[RunColumn],
+        index_bytes_max: usize,
+    ) -> usize {
+        let left = index_bytes_max.saturating_sub(self.index_bytes);
+        let Some(mut left) = left.checked_sub(owner_bytes_max(&run.owner)) else {
+            return 0;
+        };
+        let fits = |column: &&RunColumn| {
+            let series = &run.owner.series()[column.member as usize];
+            match left.checked_sub(COLUMN_BYTES_MAX + self.series_bytes_max(series)) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            }
+        };
+        columns.iter().take_while(fits).count()
+    }
+
+    /// Returns the most bytes that a series adds to the index.
+    fn series_bytes_max(&self, series: &Arc<Series>) -> usize {
+        match self.series.contains_key(series) {
+            true => 0,
+            false => encoded_bytes_max(series),
+        }
+    }
+
+    /// Adds some columns of a run, which are a run of their own in the block.
+    pub(crate) fn add(&mut self, run: &SampleRun, columns: &[RunColumn]) -> io::Result<()> {
+        if columns.is_empty() {
             return Ok(());
         }
+        self.index_bytes += owner_bytes_max(&run.owner);
         let group = match &run.owner {
             RunOwner::Group(members) => self.group_number(&members.group) + 1,
             RunOwner::Series(_) => 0,
@@ -118,12 +163,13 @@ impl BlockWriter {
             rows: run.rows,
             times_len: run.times.len(),
             times_crc: crc32fast::hash(&run.times),
-            columns: run.columns.len(),
+            columns: columns.len(),
         });
         self.buffer.extend_from_slice(&run.times);
-        for column in &run.columns {
+        for column in columns {
             let bytes = run.column_bytes(column);
             let series = &run.owner.series()[column.member as usize];
+            self.index_bytes += COLUMN_BYTES_MAX + self.series_bytes_max(series);
             let next = self.series.len() as u32;
             let series = *self.series.entry(series.clone()).or_insert(next);
             self.columns.push(WrittenColumn {
@@ -187,7 +233,11 @@ impl BlockWriter {
         let (min, max) = self.span.unwrap_or((Millis::MIN, Millis::MIN));
         let index_at = self.written + self.buffer.len() as u64;
         let mut index = Vec::new();
-        pack(&self.encode_index(), &mut index);
+        pack(&self.encode_index(), &mut index).map_err(io::Error::other)?;
+        // The log and the merged blocks are removed once this block has its name.
+        unpack(&index)
+            .and_then(|raw| BlockIndex::decode(&raw, HEADER_LEN as u64, index_at))
+            .map_err(|error| io::Error::other(format!("the index cannot be read: {error}")))?;
         let index_crc = crc32fast::hash(&index);
         self.buffer.extend_from_slice(&index);
         let covered = self.buffer.len();
@@ -273,4 +323,13 @@ impl BlockWriter {
         self.buffer.clear();
         Ok(())
     }
+}
+
+/// Returns the most bytes that a run and the name of its group take in the index.
+fn owner_bytes_max(owner: &RunOwner) -> usize {
+    RUN_BYTES_MAX
+        + match owner {
+            RunOwner::Group(members) => members.group.len(),
+            RunOwner::Series(_) => 0,
+        }
 }

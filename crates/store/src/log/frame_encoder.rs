@@ -26,6 +26,13 @@ const DEFINITION_COPY_INTERVAL: usize = 32 << 10;
 /// far below `FRAME_LEN_MAX`, beyond which replay treats them as damage.
 const PUSH_POINTS_MAX: usize = 64 << 10;
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
+/// The rows of a tick are split into several frames, too. Each frame has less than this and one row
+/// more.
+const TICK_BYTES_MAX: usize = 4 << 20;
+/// A group whose definition or rows could exceed a frame is not logged. Limits of senders keep
+/// groups far below this.
+const GROUP_BYTES_MAX: usize = 32 << 20;
+const GROUP_WIDTH_MAX: usize = 2 << 20;
 
 /// The encoder of one segment: the definitions written so far, and the frames not yet written.
 #[derive(Debug, Default)]
@@ -55,6 +62,8 @@ struct GroupEncoder {
     hints: codec::ExponentHints,
     /// Rows until the next key row, which does not depend on the row before.
     until_key: u32,
+    /// Whether the group is defined in this segment; false if a frame cannot hold it.
+    is_defined: bool,
 }
 
 impl FrameEncoder {
@@ -74,25 +83,40 @@ impl FrameEncoder {
         }
     }
 
-    /// Adds the rows of a tick that are flagged in `wanted`.
-    pub(crate) fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
-        let rows = tick
-            .rows()
-            .iter()
-            .zip(wanted)
-            .filter(|(_, wanted)| **wanted)
-            .map(|(row, _)| row);
-        let states: Vec<usize> = rows
-            .clone()
-            .map(|row| self.define_group(&row.members))
-            .collect();
-        if states.is_empty() {
-            return;
+    /// Adds the rows of a tick that are flagged in `wanted`. Returns the number of samples that the
+    /// log cannot hold: those of groups that exceed a frame.
+    pub(crate) fn tick(&mut self, tick: &Tick, wanted: &[bool]) -> u64 {
+        let mut rows: Vec<(&GroupRow, usize)> = Vec::with_capacity(wanted.len());
+        let mut unlogged = 0;
+        let wanted = tick.rows().iter().zip(wanted);
+        for (row, _) in wanted.filter(|(_, wanted)| **wanted) {
+            let state = self.define_group(&row.members);
+            match self.groups[state].is_defined {
+                true => rows.push((row, state)),
+                false => unlogged += row.present_count(),
+            }
         }
+        let mut rest = &rows[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |(row, _): &&(&GroupRow, usize)| {
+                bytes += row_bytes_max(row.members.series.len());
+                bytes <= TICK_BYTES_MAX
+            };
+            let fitting = rest.iter().take_while(fits).count().max(1);
+            let (now, later) = rest.split_at(fitting);
+            self.put_rows(tick, now);
+            rest = later;
+        }
+        unlogged
+    }
+
+    /// Adds rows of a tick, with the positions of their groups' encoders.
+    fn put_rows(&mut self, tick: &Tick, rows: &[(&GroupRow, usize)]) {
         let mut body = std::mem::take(&mut self.body);
         body.clear();
-        put_varint(&mut body, states.len() as u64);
-        for (row, state) in rows.zip(states) {
+        put_varint(&mut body, rows.len() as u64);
+        for &(row, state) in rows {
             self.put_row(row, state, &mut body);
         }
         let mut prefix = [0u8; 9];
@@ -199,9 +223,11 @@ impl FrameEncoder {
             .series
             .iter()
             .for_each(|series| writer.put(series, &mut raw));
-        self.put_definition(GROUP_FRAME, &raw);
-
         let width = members.series.len();
+        let is_defined = raw.len() <= GROUP_BYTES_MAX && width <= GROUP_WIDTH_MAX;
+        if is_defined {
+            self.put_definition(GROUP_FRAME, &raw);
+        }
         let (previous, hints) = (vec![0; width], vec![0; width]);
         let state = GroupEncoder {
             id,
@@ -209,6 +235,7 @@ impl FrameEncoder {
             previous,
             hints,
             until_key: 0,
+            is_defined,
         };
         // Only one version of a group is in use at a time, so encoders do not accumulate.
         match self
@@ -288,14 +315,22 @@ impl FrameEncoder {
     }
 }
 
-/// Appends a frame whose payload is `prefix` and then `body`, packed.
+/// Returns the most bytes of a row with this number of values: id, flags and length, two bitmaps,
+/// and for each value a control byte and eight bytes of change.
+fn row_bytes_max(width: usize) -> usize {
+    32 + 2 * width.div_ceil(8) + 9 * width
+}
+
+/// Appends a frame whose payload is `prefix` and then `body`, packed. The callers split or leave
+/// out what could exceed a frame.
 fn put_frame(kind: u8, prefix: &[u8], body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&FRAME_MARK);
     out.extend_from_slice(&[kind, 0]);
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(prefix);
-    pack(body, out);
+    pack(body, out).expect("a frame is far smaller than the largest LZ4 block");
+    debug_assert!(out.len() - start - super::FRAME_HEAD_LEN <= super::FRAME_LEN_MAX);
     let payload_len = (out.len() - start - super::FRAME_HEAD_LEN) as u32;
     out[start + 4..start + 8].copy_from_slice(&payload_len.to_le_bytes());
     let crc = frame_crc(&out[start..]);
@@ -314,7 +349,7 @@ pub(super) fn frame_crc(frame: &[u8]) -> u32 {
 mod tests {
     use std::collections::HashSet;
 
-    use pegel_metric::{Family, MetricKind, Millis};
+    use pegel_metric::{Family, MetricKind, Millis, SampleGroup};
 
     use super::*;
     use crate::log::{FRAME_LEN_MAX, LogVisitor, replay, segment_header};
@@ -375,5 +410,63 @@ mod tests {
             at += crate::log::FRAME_HEAD_LEN + len as usize;
         }
         assert_eq!(kinds, HashSet::from([SERIES_FRAME, PUSH_FRAME]));
+    }
+
+    #[derive(Default)]
+    struct ReplayedRows(Vec<(Arc<str>, Millis, usize)>);
+
+    impl LogVisitor for ReplayedRows {
+        fn row(&mut self, time: Millis, _: u64, row: &GroupRow) {
+            let group = row.members.group.clone();
+            self.0.push((group, time, row.values.len()));
+        }
+
+        fn point(&mut self, _: u64, _: &Arc<Series>, _: Millis, _: f64) {
+            panic!("no points were written");
+        }
+    }
+
+    #[test]
+    fn a_group_that_exceeds_a_frame_damages_no_other_and_is_counted() {
+        static FAMILY: Family = Family::new("m", MetricKind::Gauge, "", 1, "");
+        let family = Arc::new(FAMILY.clone());
+        let mut groups: Vec<SampleGroup> = Vec::new();
+        // The text of the second one exceeds a definition, the rows of the last three a frame.
+        for (name, count, bytes) in [
+            ("a", 3, 10),
+            ("b", 2_300, 15 << 10),
+            ("c", 200_000, 0),
+            ("d", 200_000, 0),
+            ("e", 200_000, 0),
+        ] {
+            let long = "x".repeat(bytes);
+            let mut group = SampleGroup::new(name, 1, 300_000);
+            for n in 0..count {
+                let slot = group.declare(&family, &[("k", &format!("{name}{n}{long}"))]);
+                group.set(slot.expect("valid"), f64::from(n).sqrt());
+            }
+            groups.push(group);
+        }
+        let mut tick = Tick::new(Input::Collect);
+        tick.reset(1_000);
+        for group in &mut groups {
+            group.append_to(&mut tick);
+        }
+        let mut encoder = FrameEncoder::default();
+        let mut bytes = segment_header(1).to_vec();
+        let unlogged = encoder.tick(&tick, &vec![true; tick.rows().len()]);
+        assert_eq!(unlogged, 2_300);
+        bytes.extend_from_slice(&encoder.take_frames());
+        let mut read = ReplayedRows::default();
+        let replayed = replay(&bytes, &mut read);
+        assert_eq!((replayed.torn, replayed.damaged), (0, 0));
+        let widths = read.0.iter().map(|(group, time, width)| {
+            assert_eq!(*time, 1_000);
+            (&**group, *width)
+        });
+        let expected = [("a", 3), ("c", 200_000), ("d", 200_000), ("e", 200_000)];
+        assert!(widths.eq(expected), "{:?}", read.0);
+        let again = encoder.tick(&tick, &vec![true; tick.rows().len()]);
+        assert_eq!(again, 2_300, "also where the group is known");
     }
 }

@@ -255,7 +255,7 @@ mod tests {
             raw.extend_from_slice(b"\x01m\x01\0\0\0\0");
             raw.extend_from_slice(b"\0\x07{a=\"1\"}");
             let mut payload = Vec::new();
-            pack(&raw, &mut payload);
+            pack(&raw, &mut payload).expect("short");
             let read = SegmentDefinitions::default().read(SERIES_FRAME, &payload);
             assert_eq!(read.is_ok(), is_good, "first id {first}: {read:?}");
         }

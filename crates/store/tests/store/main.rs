@@ -1,6 +1,7 @@
 //! The store through its public interface: what it keeps, its limits, damaged and failing disks,
 //! crashes.
 
+mod block_limits;
 mod bounds;
 mod complete_since;
 mod crash;
