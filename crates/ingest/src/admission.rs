@@ -372,6 +372,7 @@ impl Admission {
         if family.level > self.settings.level {
             return Err(AdmissionError::Level(family.level, self.settings.level));
         }
+        Series::check_lengths(name, labels)?;
         check_printable(name, labels)?;
         let series = Arc::new(Series::named(family.clone(), name, labels)?);
         Ok(AdmittedSeries {
@@ -525,6 +526,7 @@ impl Admission {
     /// Returns the series under which a request is stored, after the rules. It is not charged to
     /// any sender yet.
     pub fn resolve_series(&self, offer: &SeriesSpec<'_>) -> Result<Arc<Series>, AdmissionError> {
+        Series::check_lengths(offer.name, offer.labels)?;
         let borrowed = |&(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value));
         let mut labels = exported(offer.labels);
         labels.extend(offer.identity.iter().map(borrowed));

@@ -48,7 +48,10 @@ impl BatchPointError {
         match self {
             BatchPointError::Fault(PointFault::Value(_)) => DropReason::BadValue,
             BatchPointError::Fault(
-                PointFault::Utf8 | PointFault::Control | PointFault::TooManyTags,
+                PointFault::Utf8
+                | PointFault::Control
+                | PointFault::TooManyTags
+                | PointFault::TextTooLong,
             ) => DropReason::BadName,
             BatchPointError::Fault(PointFault::TextField) => DropReason::Unsupported,
             BatchPointError::Fault(_) => DropReason::Malformed,
@@ -89,7 +92,7 @@ impl Ingest {
                     offered.push(IncomingPoint {
                         name: &point.name,
                         labels: &labels[batch.labels_of(point)],
-                        help: match &*point.help {
+                        help: match batch.help_of(point) {
                             "" => defaults.help,
                             help => help,
                         },

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use pegel_metric::{DropReason, Input, Level, MetricKind, Millis, Point, Series};
 use pegel_store::{PushError, Store};
 
@@ -88,6 +88,8 @@ pub struct PointsResult {
 pub struct PointWriter {
     admission: Arc<Admission>,
     store: Store,
+    /// All senders share it: locked only to look up or to add one series, never while texts are
+    /// composed, checked or admitted.
     cache: Mutex<PointSeriesCache>,
 }
 
@@ -133,8 +135,9 @@ impl PointWriter {
         let mut places = Vec::with_capacity(offered.len());
         {
             let mut session = self.session(now);
+            let mut before = None;
             for (place, point) in offered.iter().enumerate() {
-                match session.charge_and_resolve(sender, point) {
+                match session.charge_and_resolve(sender, point, &mut before) {
                     Ok(series) => {
                         points.push(Point {
                             series,
@@ -173,14 +176,13 @@ impl PointWriter {
         Ok(outcome)
     }
 
-    /// Begins to look up series, which other writers wait for until the session is dropped.
+    /// Begins to look up series.
     pub(crate) fn session(&self, now: Millis) -> PointSession<'_> {
-        let mut known = self.cache();
+        let mut known = self.cache.lock();
         known.remove_unused(now);
         known.remove_taken_over(&self.admission);
         PointSession {
             writer: self,
-            known,
             key: String::new(),
             now,
         }
@@ -197,8 +199,14 @@ impl PointWriter {
                 .is_owned_by_other(series.text(), input)
     }
 
-    fn cache(&self) -> MutexGuard<'_, PointSeriesCache> {
-        self.cache.lock()
+    /// Returns a known series.
+    fn find(&self, cache: &mut PointSeriesCache, key: &str, now: Millis) -> Option<Arc<Series>> {
+        let entry = cache.series.get_mut(key)?;
+        if self.is_taken_from_statsd(&entry.series) {
+            return None;
+        }
+        entry.last_used = now;
+        Some(entry.series.clone())
     }
 }
 
@@ -206,17 +214,22 @@ impl PointWriter {
 #[derive(Debug)]
 pub(crate) struct PointSession<'a> {
     writer: &'a PointWriter,
-    known: MutexGuard<'a, PointSeriesCache>,
     /// The key of the last point.
     key: String,
     now: Millis,
 }
 
+/// A point with its series, or why it has none.
+type ResolvedBefore<'a> = (IncomingPoint<'a>, Result<Arc<Series>, AdmissionError>);
+
 impl PointSession<'_> {
-    fn charge_and_resolve(
+    /// `before` is the last point that was resolved. Many values of a statsd line share their name
+    /// and labels: these are looked up, or refused, once.
+    fn charge_and_resolve<'p>(
         &mut self,
         sender: &Arc<Sender>,
-        point: &IncomingPoint<'_>,
+        point: &IncomingPoint<'p>,
+        before: &mut Option<ResolvedBefore<'p>>,
     ) -> Result<Arc<Series>, PointError> {
         if !point.value.is_finite() {
             return Err(PointError::NotFinite);
@@ -224,7 +237,15 @@ impl PointSession<'_> {
         if !sender.try_charge(POINT_BYTES) {
             return Err(PointError::SenderRate);
         }
-        Ok(self.resolve(sender, point)?)
+        if let Some((known, series)) = before
+            && std::ptr::eq(known.name, point.name)
+            && std::ptr::eq(known.labels, point.labels)
+        {
+            return Ok(series.clone()?);
+        }
+        let series = self.resolve(sender, point);
+        *before = Some((*point, series.clone()));
+        Ok(series?)
     }
 
     /// Returns the series of a point, which is admitted if it is new. Does not look at the value
@@ -234,15 +255,11 @@ impl PointSession<'_> {
         sender: &Arc<Sender>,
         point: &IncomingPoint<'_>,
     ) -> Result<Arc<Series>, AdmissionError> {
-        let PointSession {
-            writer, known, key, ..
-        } = self;
+        Series::check_lengths(point.name, point.labels)?;
+        let PointSession { writer, key, now } = self;
         write_key(key, sender, point);
-        if let Some(entry) = known.series.get_mut(key.as_str())
-            && !writer.is_taken_from_statsd(&entry.series)
-        {
-            entry.last_used = self.now;
-            return Ok(entry.series.clone());
+        if let Some(series) = writer.find(&mut writer.cache.lock(), key, *now) {
+            return Ok(series);
         }
         let identity = sender.user().map(|user| (USER_LABEL, user));
         let offer = SeriesSpec {
@@ -264,8 +281,13 @@ impl PointSession<'_> {
         let entry = CachedPointSeries {
             series: series.clone(),
             _pass: pass,
-            last_used: self.now,
+            last_used: *now,
         };
+        let mut known = writer.cache.lock();
+        // Another writer may have added it meanwhile.
+        if let Some(series) = writer.find(&mut known, key, *now) {
+            return Ok(series);
+        }
         known.series.insert(key.as_str().into(), entry);
         Ok(series)
     }
@@ -305,6 +327,95 @@ impl PointSeriesCache {
                     .name_owners()
                     .is_owned_by_other(series.text(), input)
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use pegel_store::StoreOptions;
+    use pegel_testkit::TempDir;
+
+    use super::*;
+    use crate::admission::AdmissionSettings;
+
+    fn point<'a>(
+        name: &'a str,
+        labels: &'a [(&'a str, &'a str)],
+        time: Millis,
+    ) -> IncomingPoint<'a> {
+        IncomingPoint {
+            name,
+            labels,
+            help: "",
+            kind: MetricKind::Unknown,
+            level: 1,
+            time,
+            value: 1.0,
+        }
+    }
+
+    #[test]
+    fn texts_are_checked_and_admitted_while_the_cache_is_in_use() {
+        let dir = TempDir::new();
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
+        let settings = AdmissionSettings::for_tests();
+        let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
+        let writer = PointWriter::new(admission.clone(), store);
+        let sender = admission.sender(Input::Put, "uid 4000000001");
+        let mut session = writer.session(0);
+        let long = "v".repeat(100_000);
+        let (send, refused) = mpsc::channel();
+        std::thread::scope(|threads| {
+            let in_use = writer.cache.lock();
+            threads.spawn(|| {
+                let labels = [("t", &*long)];
+                for _ in 0..3 {
+                    let refused = session.resolve(&sender, &point("m", &labels, 0));
+                    let _ = send.send(refused);
+                }
+            });
+            for _ in 0..3 {
+                let refused = refused.recv_timeout(Duration::from_secs(30));
+                let error = refused.expect("does not wait").expect_err("too long");
+                assert_eq!(error.reason(), DropReason::BadName);
+            }
+            drop(in_use);
+        });
+    }
+
+    #[test]
+    fn values_of_one_line_are_looked_up_or_refused_once() {
+        let dir = TempDir::new();
+        let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
+        let settings = AdmissionSettings::for_tests();
+        let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
+        let writer = PointWriter::new(admission.clone(), store);
+        let sender = admission.sender(Input::Statsd, "a test");
+        let now = pegel_testkit::now_millis();
+        let labels = [("a", "b")];
+        for name in ["good", "bad{"] {
+            let offered: Vec<IncomingPoint<'_>> =
+                (0..100).map(|at| point(name, &labels, now - at)).collect();
+            let mut session = writer.session(now);
+            let mut before = None;
+            let results = offered.iter().map(|point| {
+                session
+                    .charge_and_resolve(&sender, point, &mut before)
+                    .is_ok()
+            });
+            let results: Vec<bool> = results.collect();
+            assert_eq!(results, [name == "good"; 100]);
+            let written = writer.write(&sender, &offered, now).expect("taken");
+            let expected = if name == "good" { (100, 0) } else { (0, 100) };
+            assert_eq!((written.kept, written.refused.len() as u64), expected);
+            // A key is written for each series, not for each value.
+            session.key.clear();
+            let again = session.charge_and_resolve(&sender, &offered[0], &mut before);
+            assert_eq!((again.is_ok(), &*session.key), (name == "good", ""));
         }
     }
 }

@@ -415,7 +415,7 @@ impl PushedSample {
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
             kind: point.kind.into(),
-            help: match &*point.help {
+            help: match batch.help_of(point) {
                 "" => HELP.to_owned(),
                 help => cut_help(help).to_owned(),
             },

@@ -75,6 +75,21 @@ impl Series {
         Ok(Series::of_text(family, text))
     }
 
+    /// Rejects a name and labels that are too long for a series, by their lengths alone. Called
+    /// before they are copied or their characters are checked: a short request can repeat a long
+    /// text many times. The text of a series is longer than its parts, so that nothing is rejected
+    /// here that [`Series::named`] accepts.
+    pub fn check_lengths(name: &str, labels: &[(&str, &str)]) -> Result<(), SeriesError> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(SeriesError::NameTooLong(name.len()));
+        }
+        let labels = labels.iter().map(|(key, value)| key.len() + value.len());
+        match name.len() + labels.sum::<usize>() {
+            bytes if bytes > TEXT_BYTES_MAX => Err(SeriesError::TextTooLong(bytes)),
+            _ => Ok(()),
+        }
+    }
+
     fn of_text(family: Arc<Family>, text: InlineString) -> Series {
         let hash = HASHER.hash_one(text.as_str());
         Series { family, text, hash }
@@ -203,6 +218,7 @@ fn series_text(name: &str, labels: &[(&str, &str)]) -> Result<InlineString, Seri
     if labels.len() > LABELS_MAX {
         return Err(SeriesError::TooManyLabels(labels.len()));
     }
+    Series::check_lengths(name, labels)?;
     let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
     let mut text = String::with_capacity(name.len() + 16 * labels.len() + 2);

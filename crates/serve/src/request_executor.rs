@@ -21,7 +21,8 @@ use crate::query_threads::QueryThreads;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
 
-/// How many writes run concurrently; further ones wait.
+/// How many writes run concurrently; further ones wait. Half of them are reserved for the agent's
+/// user and root.
 const WRITES_MAX: usize = 16;
 /// The same for changes.
 const CHANGES_MAX: usize = 16;
@@ -37,7 +38,7 @@ pub(crate) struct RequestExecutor {
     /// Reads of current values: they must not queue behind range queries.
     latest_reads: QuerySlots,
     /// Writes: several may wait for the log together.
-    writes: Arc<Semaphore>,
+    writes: QuerySlots,
     /// Changes of annotations, filters, jobs and sessions: each waits for a file of its own, and
     /// for those before it.
     changes: QuerySlots,
@@ -58,7 +59,7 @@ impl RequestExecutor {
             queries: QuerySlots::new(settings.queries_max),
             query_threads: QueryThreads::new(settings.queries_max)?,
             latest_reads: QuerySlots::new(settings.queries_max),
-            writes: Arc::new(Semaphore::new(WRITES_MAX)),
+            writes: QuerySlots::new(WRITES_MAX),
             changes: QuerySlots::new(CHANGES_MAX),
             refreshes: Arc::new(Semaphore::new(1)),
             memory: BufferMemoryBudget::with_share_for_small(settings.responses_bytes_max),
@@ -105,9 +106,10 @@ impl RequestExecutor {
     /// Executes a write of samples, which may wait for the log.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
+        rights: AccessRights,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let slot = self.writes.clone().acquire_owned();
+        let slot = self.writes.take(rights);
         self.run_blocking(slot, &Handle::current(), work).await
     }
 
@@ -147,5 +149,54 @@ impl RequestExecutor {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn writes_of_guests_leave_half_of_the_slots_to_the_agents_user_and_root() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let executor = RequestExecutor::new(&ServeSettings::default(), Arc::default());
+            let executor = Arc::new(executor.expect("threads"));
+            let (started, mut starts) = mpsc::unbounded_channel();
+            let (release, wait) = std::sync::mpsc::channel::<()>();
+            let wait = Arc::new(Mutex::new(wait));
+            let guests: Vec<_> = (0..2 * WRITES_MAX)
+                .map(|_| {
+                    let (executor, started, wait) =
+                        (executor.clone(), started.clone(), wait.clone());
+                    tokio::spawn(async move {
+                        let work = move || {
+                            started.send(()).map_err(|_| ApiError::internal())?;
+                            // Until the sender is dropped.
+                            let _ = wait.lock().recv();
+                            Ok(())
+                        };
+                        executor.write(AccessRights::User, work).await
+                    })
+                })
+                .collect();
+            for _ in 0..WRITES_MAX / 2 {
+                starts.recv().await.expect("a guest writes");
+            }
+            let owner = executor.write(AccessRights::Owner, || Ok(7));
+            let owner = timeout(Duration::from_secs(30), owner).await;
+            assert!(matches!(owner, Ok(Ok(7))), "waits for no guest");
+            assert!(starts.try_recv().is_err(), "the other guests wait");
+            drop(release);
+            for guest in guests {
+                assert!(guest.await.expect("ended").is_ok());
+            }
+        });
     }
 }

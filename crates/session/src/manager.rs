@@ -703,7 +703,7 @@ mod tests {
             removed.lock().push((number, seen));
             session_dir.remove()
         });
-        let seen = Ok((STORED_MAX, 0));
+        let seen = Ok((STORED_MAX, STORED_MAX));
         let expected = [(Some(0), seen), (Some(1), seen)];
         assert_eq!(removed.into_inner(), expected, "a reader waited");
         let left = manager.session_dirs();

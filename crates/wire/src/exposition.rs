@@ -99,7 +99,7 @@ pub fn parse(body: &[u8], format: TextFormat) -> Result<PointBatch<'_>, Expositi
         let sample = read_sample(line, format, &mut labels).map_err(error)?;
         let point = batch
             .push_labels(labels.drain(..))
-            .map(|labels| family.point(sample, labels));
+            .map(|labels| family.point(sample, labels, &mut batch));
         batch.push(span, point);
     }
     if format == TextFormat::OpenMetrics && !has_ended {
@@ -275,7 +275,18 @@ fn shorten(text: &str) -> String {
 struct CurrentFamily<'a> {
     name: &'a str,
     declared: FamilyType,
-    help: Cow<'a, str>,
+    help: CurrentHelp<'a>,
+}
+
+/// The help text of a family. It may be long, and its samples many: they share it.
+#[derive(Default)]
+enum CurrentHelp<'a> {
+    #[default]
+    None,
+    /// No sample has it yet.
+    Read(Cow<'a, str>),
+    /// At this place of the batch.
+    Shared(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -308,8 +319,9 @@ impl<'a> CurrentFamily<'a> {
             };
         }
         match keyword {
-            "HELP" if text.contains('\\') => self.help = unescape(text).into(),
-            "HELP" => self.help = text.into(),
+            "HELP" if text.is_empty() => self.help = CurrentHelp::None,
+            "HELP" if text.contains('\\') => self.help = CurrentHelp::Read(unescape(text).into()),
+            "HELP" => self.help = CurrentHelp::Read(text.into()),
             "TYPE" => {
                 self.declared = match text.trim() {
                     "counter" => FamilyType::Counter,
@@ -323,7 +335,12 @@ impl<'a> CurrentFamily<'a> {
         }
     }
 
-    fn point(&self, sample: SampleLine<'a>, labels: LabelRange) -> ParsedPoint<'a> {
+    fn point(
+        &mut self,
+        sample: SampleLine<'a>,
+        labels: LabelRange,
+        batch: &mut PointBatch<'a>,
+    ) -> ParsedPoint<'a> {
         let mut point = ParsedPoint::new(sample.name, sample.time, sample.value, labels);
         let suffix = match point.name.strip_prefix(self.name) {
             Some(suffix) if !self.name.is_empty() => suffix,
@@ -346,7 +363,12 @@ impl<'a> CurrentFamily<'a> {
             // A metric of another family whose name begins with this one.
             _ => return point,
         };
-        point.help = self.help.clone();
+        point.help = match std::mem::take(&mut self.help) {
+            CurrentHelp::None => None,
+            CurrentHelp::Read(help) => Some(batch.push_help(help)),
+            CurrentHelp::Shared(place) => Some(place),
+        };
+        self.help = point.help.map_or(CurrentHelp::None, CurrentHelp::Shared);
         point.family_length = self.name.len();
         point
     }
@@ -370,7 +392,7 @@ mod tests {
                     point.name,
                     labels.join(","),
                     point.value,
-                    point.help
+                    batch.help_of(point)
                 )
             }
             Err(fault) => fault.to_string(),
@@ -481,6 +503,23 @@ temperature{\"place.name\"=\"x\"} 21.5
         let many = "a 1\n".repeat(crate::POINTS_MAX + 1);
         let many = show(&many, TextFormat::Prometheus).expect_err("too many");
         assert!(many.ends_with("more than 50000 samples"), "{many}");
+    }
+
+    #[test]
+    fn samples_share_the_help_text_of_their_family() {
+        // With an escape, so that it is not a part of the body.
+        let help = format!("\\\\{}", "h".repeat(500_000));
+        let samples: String = (0..crate::POINTS_MAX - 1)
+            .map(|at| format!("m{{a=\"{at}\"}} 1\n"))
+            .collect();
+        let text = format!("# HELP m {help}\n# TYPE m gauge\n{samples}# HELP n {help}\nn 1\n");
+        let batch = parse(text.as_bytes(), TextFormat::Prometheus).expect("valid");
+        assert_eq!(batch.len(), crate::POINTS_MAX);
+        let kept: usize = batch.helps.iter().map(|help| help.len()).sum();
+        assert_eq!(kept, 2 * 500_001, "once for each family");
+        let points = batch.points.iter().flatten();
+        let mut helps = points.map(|point| batch.help_of(point));
+        assert!(helps.all(|help| help.len() == 500_001 && help.starts_with("\\h")));
     }
 
     #[test]

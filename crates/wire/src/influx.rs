@@ -60,7 +60,7 @@ impl TimePrecision {
 /// More fields than one body may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "more than {} fields, or too long names; send them in parts",
+    "more than {} fields, or too long names and tags; send them in parts",
     crate::POINTS_MAX
 )]
 pub struct TooManyFields;
@@ -80,6 +80,11 @@ pub fn parse(body: &[u8], precision: TimePrecision) -> Result<PointBatch<'_>, To
         }
         let span = (start, lines.at);
         let labelled = parsed.and_then(|line| {
+            let shared = line.shared_bytes();
+            if shared > pegel_metric::TEXT_BYTES_MAX {
+                return Err(PointFault::TextTooLong);
+            }
+            batch.count_shared(shared, line.fields.len());
             let labels = batch.push_labels(line.tags.into_iter())?;
             Ok((line.measurement, line.fields, line.time, labels))
         });
@@ -115,6 +120,16 @@ struct FieldLine<'a> {
     tags: Vec<PointLabel<'a>>,
     fields: Vec<(Cow<'a, str>, Result<f64, PointFault>)>,
     time: Option<Millis>,
+}
+
+impl FieldLine<'_> {
+    /// Returns the length of what all fields share. No field of a line is stored whose measurement
+    /// and tags alone are too long for a series.
+    fn shared_bytes(&self) -> usize {
+        let tags = self.tags.iter();
+        let tags = tags.map(|(key, value)| key.len() + value.len());
+        self.measurement.len() + tags.sum::<usize>()
+    }
 }
 
 struct LineReader<'a> {
@@ -460,6 +475,19 @@ mod tests {
             parse(long.as_bytes(), TimePrecision::Seconds).is_err(),
             "a short body does not become many long names"
         );
+        let tagged = |tag: usize| {
+            let body = format!("m,t={} f=1{fields}", "v".repeat(tag));
+            let batch = parse(body.as_bytes(), TimePrecision::Seconds)?;
+            Ok(batch
+                .points
+                .into_iter()
+                .map(Result::err)
+                .collect::<Vec<_>>())
+        };
+        assert_eq!(tagged(1_000), Ok(vec![None; 20_001]));
+        assert_eq!(tagged(10_000), Err(TooManyFields), "nor many labels");
+        // Longer than any series: the line is refused once, not each of its fields.
+        assert_eq!(tagged(600_000), Ok(vec![Some(PointFault::TextTooLong)]));
         let malformed = "a\n".repeat(POINTS_MAX + 1);
         assert!(parse(malformed.as_bytes(), TimePrecision::Seconds).is_err());
     }

@@ -9,6 +9,8 @@
 //! joined by `_`. Texts, lists and nulls in it are not samples and are ignored. A list holds points
 //! in the form of OpenTSDB's `put`, whose timestamp may be missing.
 
+use pegel_metric::NAME_BYTES_MAX;
+
 use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
 use crate::point::{
     self, ParsedPoint, PointBatch, PointDialect, PointFault, PointTimes, parse_json_number,
@@ -47,7 +49,7 @@ fn read_object<'a>(
     reader.map(|reader, key| {
         let start = reader.at();
         let separator = if is_nested { "_" } else { "" };
-        let name = key.map(|key| format!("{path}{separator}{key}"));
+        let name = key.map(|key| joined(path, separator, &key));
         if reader.peek() == Some(b'{') {
             return read_object(reader, &name.unwrap_or_default(), true, batch);
         }
@@ -70,6 +72,20 @@ fn read_object<'a>(
         batch.push((start, reader.end_of_last()), point);
         Ok(())
     })
+}
+
+/// Joins the parts of a name. One that is too long is cut, and refused as too long later: a short
+/// body can have many keys below a long one.
+fn joined(path: &str, separator: &str, key: &str) -> String {
+    let mut end = key.len().min(NAME_BYTES_MAX + 1);
+    while !key.is_char_boundary(end) {
+        end += 1;
+    }
+    let key = &key[..end];
+    match path.len() > NAME_BYTES_MAX {
+        true => path.to_owned(),
+        false => format!("{path}{separator}{key}"),
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +132,20 @@ mod tests {
                 "a point must be an object with a metric and a value"
             ]
         );
+    }
+
+    #[test]
+    fn names_below_a_long_key_are_not_as_long() {
+        let keys: String = (0..1_000).map(|at| format!("\"{at}\":1,")).collect();
+        let long = format!(
+            "{{\"{}\":{{{keys}\"z\":{{\"y\":2}}}}}}",
+            "ü".repeat(100_000)
+        );
+        let batch = parse(long.as_bytes(), "p_").expect("JSON");
+        assert_eq!(batch.len(), 1_001);
+        let names = batch.points.iter().flatten().map(|point| point.name.len());
+        let is_cut = |bytes| (NAME_BYTES_MAX + 1..NAME_BYTES_MAX + 10).contains(&bytes);
+        assert!(names.into_iter().all(is_cut), "refused later as too long");
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub const POINTS_MAX: usize = 50_000;
 /// The most bytes of names that are composed of several parts of a body: a short body must not
 /// become many long names.
 const NAME_BYTES_MAX: usize = 16 << 20;
+/// The most bytes of names and labels that several points share, counted for each of them: a short
+/// body must not become much text. Far more than clients send: 1.3 KiB for each of the most points.
+const SHARED_BYTES_MAX: usize = 64 << 20;
 
 /// The reason why a point is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -39,6 +42,8 @@ pub enum PointFault {
     Tag,
     #[error("more than {} tags", pegel_metric::LABELS_MAX)]
     TooManyTags,
+    #[error("name and tags have more than {} bytes", pegel_metric::TEXT_BYTES_MAX)]
+    TextTooLong,
     #[error("a name or a tag is not UTF-8")]
     Utf8,
     #[error("a name or a tag contains a control character")]
@@ -66,8 +71,8 @@ pub struct ParsedPoint<'a> {
     pub level: Option<Level>,
     /// Unknown, unless the format declares it.
     pub kind: MetricKind,
-    /// The help text; empty, unless the format has one.
-    pub help: Cow<'a, str>,
+    /// The place of its help text in the batch; `None`, unless the format has one.
+    pub(crate) help: Option<usize>,
     /// The length of the family's name, with which the name begins.
     pub(crate) family_length: usize,
     /// Its labels in the batch.
@@ -86,8 +91,12 @@ pub struct PointBatch<'a> {
     /// The position of each point in the body, for error messages that quote it.
     pub spans: Vec<(usize, usize)>,
     labels: Vec<PointLabel<'a>>,
+    /// Help texts, which many points share.
+    pub(crate) helps: Vec<Cow<'a, str>>,
     /// The length of all names that are not parts of the body.
     name_bytes: usize,
+    /// The length of names and labels that points share, for each of these points.
+    shared_bytes: usize,
 }
 
 impl<'a> PointBatch<'a> {
@@ -97,6 +106,11 @@ impl<'a> PointBatch<'a> {
 
     pub fn labels_of(&self, point: &ParsedPoint<'a>) -> std::ops::Range<usize> {
         point.labels.0..point.labels.1
+    }
+
+    /// Returns the help text of a point; empty, unless the format has one.
+    pub fn help_of(&self, point: &ParsedPoint<'a>) -> &str {
+        point.help.map_or("", |place| &self.helps[place])
     }
 
     pub fn len(&self) -> usize {
@@ -140,7 +154,12 @@ impl<'a> PointBatch<'a> {
         let labels = (first, self.labels.len());
         let mut point = ParsedPoint::new(name.into(), None, value, labels);
         point.kind = kind;
-        point.help = help.into();
+        if !help.is_empty() {
+            point.help = Some(match self.helps.last() {
+                Some(last) if last == help => self.helps.len() - 1,
+                _ => self.push_help(help.into()),
+            });
+        }
         self.push((0, 0), Ok(point));
     }
 
@@ -174,8 +193,22 @@ impl<'a> PointBatch<'a> {
         Ok((first, self.labels.len()))
     }
 
+    /// Adds a help text, which one or more points refer to. Returns its place.
+    pub(crate) fn push_help(&mut self, help: Cow<'a, str>) -> usize {
+        self.helps.push(help);
+        self.helps.len() - 1
+    }
+
+    /// Counts names and labels of this length that so many points share.
+    pub(crate) fn count_shared(&mut self, bytes: usize, points: usize) {
+        let bytes = bytes.saturating_mul(points.saturating_sub(1));
+        self.shared_bytes = self.shared_bytes.saturating_add(bytes);
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.points.len() >= POINTS_MAX || self.name_bytes >= NAME_BYTES_MAX
+        self.points.len() >= POINTS_MAX
+            || self.name_bytes >= NAME_BYTES_MAX
+            || self.shared_bytes > SHARED_BYTES_MAX
     }
 }
 
@@ -192,7 +225,7 @@ impl<'a> ParsedPoint<'a> {
             value,
             level: None,
             kind: MetricKind::Unknown,
-            help: "".into(),
+            help: None,
             family_length: name.len(),
             labels,
             name,

@@ -169,7 +169,8 @@ fn version_2(input: &[u8]) {
         assert_eq!(references, theirs.labels_refs);
         if let Ok(labels) = labels {
             let texts = references.as_chunks::<2>().0.iter();
-            let texts = texts.map(|&[name, value]| (ours.text(name), ours.text(value)));
+            let text = |symbol| ours.text(symbol, usize::MAX);
+            let texts = texts.map(|&[name, value]| (text(name), text(value)));
             compare_labels(Ok(labels), texts.collect());
         }
         let samples = theirs.samples.iter();

@@ -3,10 +3,10 @@
 //!
 //! The status is 200 if the request was processed; data points that a retry cannot save are counted
 //! in the response (`partialSuccess`), with the reasons. It is 400 if the request is malformed, 413
-//! if it has too many samples, and 415 for other content types. With 429 (the sender exceeds its
-//! bytes per second) and 503 (the store accepts nothing now) nothing of the request is stored, and
-//! the client retries after `Retry-After`. Over gRPC the same outcomes are codes of gRPC. The
-//! server calls the handlers on blocking threads, never on async workers.
+//! if it has too many samples or too long labels, and 415 for other content types. With 429 (the
+//! sender exceeds its bytes per second) and 503 (the store accepts nothing now) nothing of the
+//! request is stored, and the client retries after `Retry-After`. Over gRPC the same outcomes are
+//! codes of gRPC. The server calls the handlers on blocking threads, never on async workers.
 
 use std::io;
 use std::sync::Arc;
@@ -75,7 +75,10 @@ impl OtlpInput {
         let written = self.writer.write(&sender, message, self.ingest.now());
         let written = written.map_err(|error| ExportFailure {
             status: match &error {
-                OtlpWriteError::Malformed(OtlpError::TooMany("samples", _)) => 413,
+                OtlpWriteError::Malformed(OtlpError::TooMany(
+                    "samples" | "bytes of names and labels",
+                    _,
+                )) => 413,
                 OtlpWriteError::Malformed(_) => 400,
                 OtlpWriteError::Store(_) => 503,
             },

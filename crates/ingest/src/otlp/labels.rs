@@ -1,8 +1,6 @@
 //! Labels of OpenTelemetry's metrics: attributes of the resource, of the scope and of the point,
 //! under names that Prometheus accepts.
 
-use std::borrow::Cow;
-
 use pegel_metric::glob_matches;
 use pegel_wire::otlp::names::label_name;
 use pegel_wire::otlp::{Attribute, Scope};
@@ -20,18 +18,44 @@ const EXPORTED_PREFIX: &str = "exported_";
 /// The key of attributes whose name has no character that a label may have.
 const UNNAMED: &str = "key";
 
-/// Keys and values.
+/// Keys and values, sorted by key, each key once. Lists are merged in one pass: a short request can
+/// have many points, and attributes whose long keys differ only at their ends.
 pub(super) type OtlpLabels = Vec<(String, String)>;
 
-/// Adds a label. Values of the same key are joined by `;`, as the specification requires.
-fn push_label(labels: &mut OtlpLabels, key: String, value: Cow<'_, str>) {
-    match labels.iter_mut().find(|(known, _)| *known == key) {
-        Some((_, known)) => {
-            known.push(';');
-            known.push_str(&value);
+/// Sorts labels. Values of the same key are joined by `;` in their order, as the specification
+/// requires.
+fn sort_and_join(mut labels: Vec<(String, String)>) -> OtlpLabels {
+    labels.sort_by(|(a, _), (b, _)| a.cmp(b));
+    labels.dedup_by(|(key, value), (known, values)| {
+        let is_same = key == known;
+        if is_same {
+            values.push(';');
+            values.push_str(value);
         }
-        None => labels.push((key, value.into_owned())),
+        is_same
+    });
+    labels
+}
+
+/// Merges two lists. The values of a key that both have are joined.
+fn merge(first: OtlpLabels, second: OtlpLabels) -> OtlpLabels {
+    if second.is_empty() {
+        return first;
     }
+    let mut merged = OtlpLabels::with_capacity(first.len() + second.len());
+    let mut second = second.into_iter().peekable();
+    for (key, mut value) in first {
+        while let Some(label) = second.next_if(|(other, _)| *other < key) {
+            merged.push(label);
+        }
+        if let Some((_, other)) = second.next_if(|(other, _)| *other == key) {
+            value.push(';');
+            value.push_str(&other);
+        }
+        merged.push((key, value));
+    }
+    merged.extend(second);
+    merged
 }
 
 fn key_of(attribute: &Attribute<'_>) -> String {
@@ -54,20 +78,13 @@ pub(super) fn resource_labels(
         let mut patterns = patterns.iter();
         patterns.any(|pattern| glob_matches(pattern, key))
     };
-    let mut labels = OtlpLabels::new();
-    for attribute in sorted(attributes) {
+    let is_chosen = |attribute: &&Attribute<'_>| {
         let key = &*attribute.key;
-        let is_chosen = matches(&settings.resource_attributes, key)
-            && !matches(&settings.ignored_attributes, key);
-        if is_chosen {
-            push_label(
-                &mut labels,
-                key_of(attribute),
-                Cow::Borrowed(&attribute.value),
-            );
-        }
-    }
-    labels
+        matches(&settings.resource_attributes, key) && !matches(&settings.ignored_attributes, key)
+    };
+    let chosen = sorted(attributes).into_iter().filter(is_chosen);
+    let labels = chosen.map(|attribute| (key_of(attribute), attribute.value.to_string()));
+    sort_and_join(labels.collect())
 }
 
 /// Returns the labels of a scope.
@@ -80,9 +97,9 @@ pub(super) fn scope_labels(scope: &Scope<'_>) -> OtlpLabels {
     }
     for attribute in sorted(&scope.attributes) {
         let key = format!("{SCOPE_PREFIX}{}", key_of(attribute));
-        push_label(&mut labels, key, Cow::Borrowed(&attribute.value));
+        labels.push((key, attribute.value.to_string()));
     }
-    labels
+    sort_and_join(labels)
 }
 
 /// Returns the number of bytes of all keys and values.
@@ -91,32 +108,41 @@ pub(super) fn text_bytes(labels: &OtlpLabels) -> usize {
     labels.map(|(key, value)| key.len() + value.len()).sum()
 }
 
-/// Returns all labels of a point. `reserved` is the key that its series use: `le` or `quantile`.
-pub(super) fn point_labels(
-    resource: &OtlpLabels,
-    scope: &OtlpLabels,
-    attributes: &[Attribute<'_>],
-    reserved: Option<&str>,
-) -> OtlpLabels {
-    let mut labels = OtlpLabels::with_capacity(resource.len() + scope.len() + attributes.len() + 1);
-    for attribute in sorted(attributes) {
+/// Returns the labels of a point's own attributes. `reserved` is the key that its series use: `le`
+/// or `quantile`.
+pub(super) fn own_labels(attributes: &[Attribute<'_>], reserved: Option<&str>) -> OtlpLabels {
+    let labels = sorted(attributes).into_iter().map(|attribute| {
         let mut key = key_of(attribute);
         if reserved == Some(key.as_str()) {
             key.insert_str(0, EXPORTED_PREFIX);
         }
-        push_label(&mut labels, key, Cow::Borrowed(&attribute.value));
-    }
-    for (of_resource, (key, value)) in { scope.iter().map(|label| (false, label)) }
-        .chain(resource.iter().map(|label| (true, label)))
-    {
-        let is_taken = |key: &str| labels.iter().any(|(known, _)| known == key);
-        let mut key = Cow::Borrowed(key.as_str());
-        if of_resource && (is_taken(&key) || reserved == Some(&key)) {
-            key = Cow::Owned(format!("{RESOURCE_PREFIX}{key}"));
+        (key, attribute.value.to_string())
+    });
+    sort_and_join(labels.collect())
+}
+
+/// Returns all labels of a point: its own, those of the scope, and those of the resource, which get
+/// a prefix if their key is taken.
+pub(super) fn point_labels(
+    resource: &OtlpLabels,
+    scope: &OtlpLabels,
+    own: &OtlpLabels,
+    reserved: Option<&str>,
+) -> OtlpLabels {
+    let labels = merge(own.clone(), scope.clone());
+    let (mut free, mut renamed) = (OtlpLabels::with_capacity(resource.len()), OtlpLabels::new());
+    let mut keys = labels.iter().map(|(key, _)| key).peekable();
+    for (key, value) in resource {
+        while keys.next_if(|taken| *taken < key).is_some() {}
+        let is_taken = keys.peek().is_some_and(|taken| *taken == key);
+        if is_taken || reserved == Some(key.as_str()) {
+            renamed.push((format!("{RESOURCE_PREFIX}{key}"), value.clone()));
+        } else {
+            free.push((key.clone(), value.clone()));
         }
-        push_label(&mut labels, key.into_owned(), Cow::Borrowed(value));
     }
-    labels
+    // Sorted as well: all have the same prefix.
+    merge(merge(labels, free), renamed)
 }
 
 #[cfg(test)]
@@ -160,11 +186,26 @@ mod tests {
         });
         assert_eq!(text(&scope), "otel_scope_a_b=1,otel_scope_name=lib");
         let point = attributes(&[("b_c", "2"), ("b.c", "1"), ("le", "x"), ("zone", "south")]);
-        let labels = point_labels(&resource, &scope, &point, Some("le"));
+        let own = own_labels(&point, Some("le"));
+        let labels = point_labels(&resource, &scope, &own, Some("le"));
+        assert!(labels.is_sorted(), "{labels:?}");
         assert_eq!(
             text(&labels),
             "b_c=1;2,exported_le=x,otel_scope_a_b=1,otel_scope_name=lib,process_pid=7,\
              resource_le=r,resource_zone=north,service_name=app,zone=south"
         );
+    }
+
+    #[test]
+    fn keys_that_collide_after_their_prefix_are_joined() {
+        let list = |pairs: &[(&str, &str)]| -> OtlpLabels {
+            let pairs = pairs.iter();
+            let pairs = pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            sort_and_join(pairs.collect())
+        };
+        let resource = list(&[("a", "r"), ("resource_a", "s"), ("z", "t"), ("a", "q")]);
+        assert_eq!(text(&resource), "a=r;q,resource_a=s,z=t");
+        let labels = point_labels(&resource, &list(&[("b", "c")]), &list(&[("a", "p")]), None);
+        assert_eq!(text(&labels), "a=p,b=c,resource_a=s;r;q,z=t");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! request ──► visitor: names, labels ──► admission ──► streams: totals, resets ──► store
+//! └──────────────── many at once ─────────────────┘    └───────── one at a time ─────────┘
 //! ```
 //!
 //! Series belong to the input `otlp` and are subject to the same rules as those of all inputs.
@@ -37,7 +38,7 @@ use crate::senders::{POINT_BYTES, Sender};
 
 pub use settings::OtlpInputSettings;
 
-use request::{CollectedSamples, CurrentMetric, OtlpRequest};
+use request::{CollectedSamples, OtlpRequest};
 use restored_totals::retention;
 use streams::OtlpStreams;
 
@@ -88,7 +89,7 @@ pub struct OtlpInputStatus {
 /// Stores the requests of OTLP.
 #[derive(Debug)]
 pub struct OtlpWriter {
-    /// Has its own cache of series, which a request locks while it is parsed.
+    /// Has its own cache of series.
     points: PointWriter,
     admission: Arc<Admission>,
     settings: OtlpInputSettings,
@@ -129,21 +130,14 @@ impl OtlpWriter {
         now: Millis,
     ) -> Result<OtlpResult, OtlpWriteError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        let request = self.read(sender, message, now);
+        let request = request.inspect_err(|error| self.count_failed(sender, error))?;
         let mut streams = self.streams.lock();
         streams.begin(now, retention(self.points.store()));
-        let collected = match self.collect(sender, message, &mut streams, now) {
-            Ok(collected) => collected,
-            Err(error) => {
-                streams.roll_back();
-                self.admission.count_received(sender, 1);
-                let reason = match error {
-                    OtlpError::TooMany(..) => DropReason::TooLarge,
-                    _ => DropReason::Malformed,
-                };
-                self.admission.count_dropped(sender, reason, 1);
-                return Err(error.into());
-            }
-        };
+        let collected = request.apply(&mut streams).inspect_err(|error| {
+            streams.roll_back();
+            self.count_failed(sender, error);
+        })?;
         self.data_points
             .fetch_add(u64::from(collected.visited), Ordering::Relaxed);
         self.exemplars
@@ -159,29 +153,29 @@ impl OtlpWriter {
         pushed
     }
 
-    fn collect(
-        &self,
-        sender: &Arc<Sender>,
+    /// Parses a request and finds its series. Does not wait for other requests.
+    fn read<'a>(
+        &'a self,
+        sender: &'a Arc<Sender>,
         message: OtlpMessage<'_>,
-        streams: &mut OtlpStreams,
         now: Millis,
-    ) -> Result<CollectedSamples, OtlpError> {
-        let mut request = OtlpRequest {
-            writer: self,
-            sender,
-            session: self.points.session(now),
-            streams,
-            now,
-            collected: CollectedSamples::default(),
-            resource: Vec::new(),
-            scope: Vec::new(),
-            metric: CurrentMetric::default(),
-        };
+    ) -> Result<OtlpRequest<'a>, OtlpError> {
+        let mut request = OtlpRequest::new(self, sender, now);
         match message {
             OtlpMessage::Protobuf(message) => read_protobuf(message, &mut request),
             OtlpMessage::Json(body) => read_json(body, &mut request),
         }?;
-        Ok(request.collected)
+        Ok(request)
+    }
+
+    /// Counts a request that failed as a whole.
+    fn count_failed(&self, sender: &Sender, error: &OtlpError) {
+        self.admission.count_received(sender, 1);
+        let reason = match error {
+            OtlpError::TooMany(..) => DropReason::TooLarge,
+            _ => DropReason::Malformed,
+        };
+        self.admission.count_dropped(sender, reason, 1);
     }
 
     /// Counts increases that were sent again as stored: their total contains them.

@@ -1,6 +1,7 @@
-//! Processes one request while it is parsed: names its metrics, finds their series and collects
-//! their samples. `OtlpWriter` stores the result; nothing is stored before the request was read to
-//! its end.
+//! Processes one request in two steps. While it is parsed, its metrics get their names and series:
+//! the expensive step, which many requests do at once and whose work is limited. Then its points
+//! change the streams, which only one request at a time may do. `OtlpWriter` stores the result;
+//! nothing is changed before the request was read to its end.
 
 use std::sync::Arc;
 
@@ -16,7 +17,9 @@ use pegel_wire::otlp::{
 use super::expand::{
     ExpandError, ExpandedSample, ValueMode, added_label, expand, histogram_samples, value_mode,
 };
-use super::labels::{OtlpLabels, point_labels, resource_labels, scope_labels, text_bytes};
+use super::labels::{
+    OtlpLabels, own_labels, point_labels, resource_labels, scope_labels, text_bytes,
+};
 use super::restored_totals::retention;
 use super::series_state::DataPointTimes;
 use super::streams::{ExponentialTotal, OtlpStreams, SeriesSample};
@@ -30,6 +33,10 @@ use crate::senders::Sender;
 const LEVEL: u8 = 1;
 /// The most bytes of a description; longer ones are truncated.
 const HELP_BYTES_MAX: usize = 1024;
+/// The most bytes of names and labels of all samples of a request: the labels of a resource are
+/// those of all its points, so that a short request can have very much text. Far more than clients
+/// send: 1.3 KiB for each of the most samples.
+const REQUEST_TEXT_BYTES_MAX: usize = 128 << 20;
 /// How far samples may be ahead of the clock: the limit of the store.
 const FUTURE_MS: Millis = 10 * 60 * 1000;
 
@@ -48,17 +55,46 @@ pub(super) struct CollectedSamples {
     pub repeated: u64,
 }
 
-/// The state of a request that is being parsed.
+/// A request that is being parsed, or was.
 pub(super) struct OtlpRequest<'a> {
-    pub writer: &'a OtlpWriter,
-    pub sender: &'a Arc<Sender>,
-    pub session: PointSession<'a>,
-    pub streams: &'a mut OtlpStreams,
-    pub now: Millis,
-    pub collected: CollectedSamples,
-    pub resource: OtlpLabels,
-    pub scope: OtlpLabels,
-    pub metric: CurrentMetric,
+    writer: &'a OtlpWriter,
+    sender: &'a Arc<Sender>,
+    session: PointSession<'a>,
+    now: Millis,
+    collected: CollectedSamples,
+    resource: Arc<OtlpLabels>,
+    scope: Arc<OtlpLabels>,
+    /// The length of both, computed once for all points that have them.
+    shared_bytes: usize,
+    metric: Arc<CurrentMetric>,
+    resolved: Vec<ResolvedPoint>,
+    /// The number of samples in `resolved`.
+    samples: usize,
+    /// The length of names and labels of all samples.
+    text_bytes: usize,
+}
+
+/// A data point whose series are known, before it changes a stream.
+struct ResolvedPoint {
+    /// The number of the data point in the request.
+    number: u32,
+    times: DataPointTimes,
+    mode: ValueMode,
+    /// For an increase of an exponential histogram, only its count and its sum.
+    samples: Vec<SeriesSample>,
+    exponential: Option<Box<ExponentialIncrease>>,
+}
+
+/// An increase of an exponential histogram. Its buckets depend on all increases so far, so that
+/// their series are found when it is added.
+struct ExponentialIncrease {
+    increase: ExponentialTotal,
+    /// The number of its samples, if it was the first one.
+    samples: u64,
+    metric: Arc<CurrentMetric>,
+    resource: Arc<OtlpLabels>,
+    scope: Arc<OtlpLabels>,
+    own: OtlpLabels,
 }
 
 /// The metric whose points follow.
@@ -109,11 +145,13 @@ impl DataPointError {
 
 impl MetricVisitor for OtlpRequest<'_> {
     fn resource(&mut self, attributes: &[Attribute<'_>]) {
-        self.resource = resource_labels(attributes, &self.writer.settings);
+        self.resource = Arc::new(resource_labels(attributes, &self.writer.settings));
+        self.shared_bytes = text_bytes(&self.resource) + text_bytes(&self.scope);
     }
 
     fn scope(&mut self, scope: &Scope<'_>) {
-        self.scope = scope_labels(scope);
+        self.scope = Arc::new(scope_labels(scope));
+        self.shared_bytes = text_bytes(&self.resource) + text_bytes(&self.scope);
     }
 
     fn metric(&mut self, metric: &Metric<'_>, data: MetricData) {
@@ -126,110 +164,187 @@ impl MetricVisitor for OtlpRequest<'_> {
         if let Some(name) = &mut name {
             name.truncate(NAME_BYTES_MAX + 1);
         }
-        self.metric = CurrentMetric {
+        self.metric = Arc::new(CurrentMetric {
             name,
             help: metric.description[..end].to_owned(),
             data,
-        };
+        });
     }
 
     fn point(&mut self, point: &DataPoint<'_>) -> Result<(), OtlpError> {
-        self.collected.visited = self.collected.visited.saturating_add(1);
+        self.collected.visited += 1;
         self.collected.exemplars += point.exemplars;
-        let before = self.collected.points.len();
         if let Err((error, samples)) = self.add_point(point) {
-            self.collected.rejected += 1;
-            let refused = &mut self.collected.refused;
-            refused.add(error.reason(), samples, || error.to_string());
+            self.collected.refuse(&error, samples);
         }
-        let collected = &mut self.collected;
-        if collected.points.len() > SAMPLES_MAX {
-            return Err(OtlpError::TooMany("samples", SAMPLES_MAX));
-        }
-        let added = collected.points.len() - before;
-        let number = collected.visited - 1;
-        { &mut collected.data_points }.extend(std::iter::repeat_n(number, added));
-        Ok(())
+        // Refused points count as well: they cost as much.
+        let samples = self.samples.max(self.collected.visited as usize);
+        self.check_limits(samples)
     }
 }
 
-impl OtlpRequest<'_> {
-    /// Adds the samples of a data point, or returns why it is refused and how many samples it has.
+impl CollectedSamples {
+    fn refuse(&mut self, error: &DataPointError, samples: u64) {
+        self.rejected += 1;
+        self.refused
+            .add(error.reason(), samples, || error.to_string());
+    }
+}
+
+impl<'a> OtlpRequest<'a> {
+    pub(super) fn new(
+        writer: &'a OtlpWriter,
+        sender: &'a Arc<Sender>,
+        now: Millis,
+    ) -> OtlpRequest<'a> {
+        OtlpRequest {
+            writer,
+            sender,
+            session: writer.points.session(now),
+            now,
+            collected: CollectedSamples::default(),
+            resource: Arc::default(),
+            scope: Arc::default(),
+            shared_bytes: 0,
+            metric: Arc::default(),
+            resolved: Vec::new(),
+            samples: 0,
+            text_bytes: 0,
+        }
+    }
+
+    /// Changes the streams by the points that were read. Fails if there are too many samples: then
+    /// the caller restores the streams.
+    pub(super) fn apply(
+        mut self,
+        streams: &mut OtlpStreams,
+    ) -> Result<CollectedSamples, OtlpError> {
+        let resolved = std::mem::take(&mut self.resolved);
+        let is_delta = |point: &ResolvedPoint| point.mode == ValueMode::Delta;
+        if resolved.iter().any(is_delta) {
+            streams.load_totals(self.writer.points.store(), self.now);
+        }
+        for point in &resolved {
+            let before = self.collected.points.len();
+            match &point.exponential {
+                Some(exponential) => {
+                    let added = self.add_exponential_increase(point, exponential, streams);
+                    if let Err((error, samples)) = added {
+                        self.collected.refuse(&error, samples);
+                    }
+                }
+                None => self.apply_samples(point.times, point.mode, &point.samples, streams),
+            }
+            let count = self.collected.points.len();
+            let added = std::iter::repeat_n(point.number, count - before);
+            { &mut self.collected.data_points }.extend(added);
+            self.check_limits(count)?;
+        }
+        Ok(self.collected)
+    }
+
+    fn check_limits(&self, samples: usize) -> Result<(), OtlpError> {
+        if samples > SAMPLES_MAX {
+            return Err(OtlpError::TooMany("samples", SAMPLES_MAX));
+        }
+        if self.text_bytes > REQUEST_TEXT_BYTES_MAX {
+            let what = "bytes of names and labels";
+            return Err(OtlpError::TooMany(what, REQUEST_TEXT_BYTES_MAX));
+        }
+        Ok(())
+    }
+
+    /// Finds the series of a data point, or returns why it is refused and how many samples it has.
     fn add_point(&mut self, point: &DataPoint<'_>) -> Result<(), (DataPointError, u64)> {
-        let data = self.metric.data;
+        let metric = self.metric.clone();
+        let data = metric.data;
         let refused_as = |error: DataPointError| (error, 1);
         let mode = value_mode(data).map_err(|error| refused_as(error.into()))?;
         let times = self.times(point).map_err(refused_as)?;
-        let Some(name) = &self.metric.name else {
+        let Some(name) = &metric.name else {
             return Err(refused_as(DataPointError::Name));
         };
         // Refused before they are copied for each point: a request may have very many.
-        let shared = text_bytes(&self.resource) + text_bytes(&self.scope);
-        if shared > TEXT_BYTES_MAX {
-            let error = SeriesError::TextTooLong(shared);
+        if self.shared_bytes > TEXT_BYTES_MAX {
+            let error = SeriesError::TextTooLong(self.shared_bytes);
             return Err(refused_as(DataPointError::Series(
                 name.clone(),
                 error.into(),
             )));
         }
-        let labels = point_labels(
-            &self.resource,
-            &self.scope,
-            &point.attributes,
-            added_label(data),
-        );
-        if mode == ValueMode::Delta {
-            self.streams
-                .load_totals(self.writer.points.store(), self.now);
-        }
-        let is_delta = data == MetricData::ExponentialHistogram(Temporality::Delta);
-        if is_delta && !point.has_no_value {
-            return self.add_exponential_increase(point, times, &labels);
-        }
+        let own = own_labels(&point.attributes, added_label(data));
+        let labels = point_labels(&self.resource, &self.scope, &own, added_label(data));
         let expanded = expand(point, data).map_err(|error| refused_as(error.into()))?;
         self.count_invalid_sum(point);
-        let samples = self.resolve_all(&expanded, &labels)?;
+        let is_delta = data == MetricData::ExponentialHistogram(Temporality::Delta);
+        let is_increase = is_delta && !point.has_no_value;
+        let is_sum = |sample: &ExpandedSample| sample.suffix == "_sum";
+        let resolved = match is_increase {
+            true => 1 + usize::from(expanded.get(1).is_some_and(is_sum)),
+            false => expanded.len(),
+        };
+        let samples = self.resolve_all(&metric, &expanded[..resolved], &labels)?;
+        let exponential = is_increase.then(|| ExponentialIncrease {
+            increase: ExponentialTotal {
+                buckets: point.value.exponential.clone(),
+                count: point.value.count,
+                sum: point.value.sum.filter(|sum| sum.is_finite()),
+                is_first: true,
+            },
+            samples: expanded.len() as u64,
+            metric,
+            resource: self.resource.clone(),
+            scope: self.scope.clone(),
+            own,
+        });
+        self.samples += samples.len();
+        self.resolved.push(ResolvedPoint {
+            number: self.collected.visited - 1,
+            times,
+            mode,
+            samples,
+            exponential: exponential.map(Box::new),
+        });
+        Ok(())
+    }
+
+    fn apply_samples(
+        &mut self,
+        times: DataPointTimes,
+        mode: ValueMode,
+        samples: &[SeriesSample],
+        streams: &mut OtlpStreams,
+    ) {
         let out = &mut self.collected.points;
-        if !self.streams.apply(times, mode, &samples, self.now, out) {
+        if !streams.apply(times, mode, samples, self.now, out) {
             self.collected.repeated += samples.len() as u64;
         }
-        Ok(())
     }
 
     /// Adds an increase of an exponential histogram. The scale of its buckets depends on all
     /// increases so far.
     fn add_exponential_increase(
         &mut self,
-        point: &DataPoint<'_>,
-        times: DataPointTimes,
-        labels: &OtlpLabels,
+        point: &ResolvedPoint,
+        added: &ExponentialIncrease,
+        streams: &mut OtlpStreams,
     ) -> Result<(), (DataPointError, u64)> {
         let refused = |error| (DataPointError::from(ExpandError::from(error)), 1);
-        // An inconsistent point is refused before it changes the total.
-        let own = expand(point, self.metric.data).map_err(|error| (error.into(), 1))?;
-        self.count_invalid_sum(point);
-        let is_sum = |sample: &ExpandedSample| sample.suffix == "_sum";
-        let counted = 1 + usize::from(own.get(1).is_some_and(is_sum));
-        let counted = self.resolve_all(&own[..counted], labels)?;
-        let increase = ExponentialTotal {
-            buckets: point.value.exponential.clone(),
-            count: point.value.count,
-            sum: point.value.sum.filter(|sum| sum.is_finite()),
-            is_first: true,
-        };
+        let (times, counted) = (point.times, &point.samples);
         let count_series = &counted[0].series;
         let sum_series = counted.get(1).map(|sample| &sample.series);
-        let total = self
-            .streams
-            .add_exponential(times, (count_series, sum_series), &increase, self.now)
+        let total = streams
+            .add_exponential(times, (count_series, sum_series), &added.increase, self.now)
             .map_err(refused)?;
         let Some(total) = total else {
-            self.collected.repeated += own.len() as u64;
+            self.collected.repeated += added.samples;
             return Ok(());
         };
         let buckets = classic_buckets(&total.buckets, total.count).map_err(refused)?;
         let expanded = histogram_samples(total.count, total.sum, &buckets);
-        let samples = self.resolve_all(&expanded, labels)?;
+        let reserved = added_label(added.metric.data);
+        let labels = point_labels(&added.resource, &added.scope, &added.own, reserved);
+        let samples = self.resolve_all(&added.metric, &expanded, &labels)?;
         let out = &mut self.collected.points;
         if let Some(at) = times.zero_time(Millis::MIN).filter(|_| total.is_first) {
             out.extend(samples.iter().map(|sample| sample.zero_at(at)));
@@ -240,7 +355,7 @@ impl OtlpRequest<'_> {
             ..times
         };
         let mode = ValueMode::Cumulative;
-        self.streams.apply(times, mode, &samples, self.now, out);
+        streams.apply(times, mode, &samples, self.now, out);
         Ok(())
     }
 
@@ -279,9 +394,15 @@ impl OtlpRequest<'_> {
     /// Finds the series of all samples of a data point. If one is refused, none is stored.
     fn resolve_all(
         &mut self,
+        metric: &CurrentMetric,
         expanded: &[ExpandedSample],
         labels: &OtlpLabels,
     ) -> Result<Vec<SeriesSample>, (DataPointError, u64)> {
+        let base = metric.name.as_deref().unwrap_or_default();
+        // Refused series are found out by their lengths.
+        let bytes = (base.len() + text_bytes(labels)).min(TEXT_BYTES_MAX);
+        let bytes = bytes.saturating_mul(expanded.len());
+        self.text_bytes = self.text_bytes.saturating_add(bytes);
         let mut samples = Vec::with_capacity(expanded.len());
         let mut pairs: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
         for sample in expanded {
@@ -289,13 +410,12 @@ impl OtlpRequest<'_> {
             if let Some((key, value)) = &sample.label {
                 pairs.push((key, value));
             }
-            let base = self.metric.name.as_deref().unwrap_or_default();
             let name = format!("{base}{}", sample.suffix);
             let series = resolve(
                 &mut self.session,
                 self.sender,
                 (&name, &pairs),
-                &self.metric.help,
+                &metric.help,
                 sample.kind,
             );
             let series = series.map_err(|error| {

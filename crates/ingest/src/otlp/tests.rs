@@ -275,6 +275,61 @@ fn names_and_labels_of_any_length_are_refused_in_short_messages() {
 }
 
 #[test]
+fn a_short_request_costs_little_however_many_points_it_has() {
+    let f = OtlpFixture::new();
+    let with_points = |label_bytes: usize, points: usize, point: &Value| {
+        let label = "x".repeat(label_bytes);
+        let points: Vec<&Value> = std::iter::repeat_n(point, points).collect();
+        let message = json!({"resourceMetrics": [{
+            "resource": {"attributes": [{"key": "a", "value": {"stringValue": label}}]},
+            "scopeMetrics": [{"metrics": [{"name": "m", "gauge": {"dataPoints": points}}]}],
+        }]});
+        f.write(&message).map_err(|error| error.to_string())
+    };
+    // Points that are refused count as well.
+    let empty = json!({});
+    let refused = with_points(1, SAMPLES_MAX, &empty).expect("written");
+    assert_eq!(refused.rejected_points, SAMPLES_MAX as u64);
+    let many = with_points(1, SAMPLES_MAX + 1, &empty);
+    assert_eq!(many.expect_err("too many"), "more than 100000 samples");
+    // So do the labels that they share.
+    let valid = json!({"asInt": 1});
+    let long = with_points(16_000, 9_000, &valid).expect_err("too much text");
+    assert_eq!(long, "more than 134217728 bytes of names and labels");
+    assert!(with_points(16_000, 100, &valid).is_ok());
+    // Longer than any series: refused by their length, however many.
+    let refused = with_points(20_000, 9_000, &valid).expect("written");
+    assert_eq!((refused.kept, refused.rejected_points), (0, 9_000));
+    f.assert_conserved();
+}
+
+#[test]
+fn requests_are_read_while_another_changes_the_totals() {
+    let f = OtlpFixture::new();
+    let (send, results) = std::sync::mpsc::channel();
+    std::thread::scope(|threads| {
+        let another = f.writer.streams.lock();
+        threads.spawn(|| {
+            let broken = json!({"resourceMetrics": [{"scopeMetrics": 7}]});
+            let _ = send.send(f.write(&broken).is_err());
+            let _ = send.send(f.write(&request(delta(&f, 0, 1, 5.0))).is_ok());
+        });
+        let time = std::time::Duration::from_secs(30);
+        assert_eq!(results.recv_timeout(time), Ok(true), "does not wait");
+        // Its series is known before it waits for its turn.
+        let sender = f.writer.admission.sender(Input::Otlp, "uid 0");
+        pegel_testkit::eventually("the series is admitted", || match sender.series() {
+            1 => Ok(()),
+            count => Err(count),
+        });
+        assert!(results.try_recv().is_err(), "waits for its turn");
+        drop(another);
+        assert_eq!(results.recv_timeout(time), Ok(true));
+    });
+    assert_eq!(f.values("work_total"), [5.0]);
+}
+
+#[test]
 fn a_failed_request_changes_no_total() {
     let f = OtlpFixture::new();
     f.send(delta(&f, 0, 1, 5.0));

@@ -160,7 +160,7 @@ impl PullContext<'_> {
             .map(|(point, range)| IncomingPoint {
                 name: &point.name,
                 labels: &labels[range.clone()],
-                help: &point.help,
+                help: batch.help_of(point),
                 kind: point.kind,
                 level: LEVEL,
                 time: point

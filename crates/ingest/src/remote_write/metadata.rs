@@ -3,14 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::admission::cut_help;
-use pegel_wire::remote_write::{MetadataV1, MetadataV2, RemoteMetricType, WriteRequestV2};
+use pegel_metric::NAME_BYTES_MAX;
+use pegel_wire::remote_write::{
+    MetadataV1, MetadataV2, RemoteMetricType, WriteRequestV2, text_start,
+};
+
+use crate::admission::HELP_BYTES_MAX;
 
 /// The most memory for metadata; what would exceed it is ignored. A quarter is reserved for the
 /// agent's user and root.
 const BYTES_MAX: usize = 2 << 20;
 /// The memory of an entry besides its texts.
 const ENTRY_BYTES: usize = 128;
+/// Longer units are cut.
+const UNIT_BYTES_MAX: usize = 256;
 
 /// A metric as its sender describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +48,14 @@ impl Description {
 }
 
 impl RemoteMetadata {
-    /// Adds the metadata of a request of version 1.0. What is not UTF-8 is ignored.
+    /// Adds the metadata of a request of version 1.0. Names that no series can have are ignored.
     pub(super) fn add_v1(&mut self, metadata: &MetadataV1<'_>, is_trusted: bool) {
-        let texts = [metadata.metric, metadata.help, metadata.unit].map(std::str::from_utf8);
-        if let [Ok(name), Ok(help), Ok(unit)] = texts {
+        if metadata.metric.len() > NAME_BYTES_MAX {
+            return;
+        }
+        if let Ok(name) = std::str::from_utf8(metadata.metric) {
+            let help = text_start(metadata.help, HELP_BYTES_MAX);
+            let unit = text_start(metadata.unit, UNIT_BYTES_MAX);
             self.add(name, (metadata.metric_type, help, unit), is_trusted);
         }
     }
@@ -68,7 +78,8 @@ impl RemoteMetadata {
             .iter()
             .filter_map(|end| series_name.strip_suffix(end));
         let name = stems.next().unwrap_or(series_name);
-        let (help, unit) = (request.text(metadata.help), request.text(metadata.unit));
+        let help = request.text(metadata.help, HELP_BYTES_MAX);
+        let unit = request.text(metadata.unit, UNIT_BYTES_MAX);
         self.add(name, (metadata.metric_type, help, unit), is_trusted);
     }
 
@@ -83,7 +94,7 @@ impl RemoteMetadata {
         }
         let description = Description {
             metric_type,
-            help: cut_help(help).into(),
+            help: help.into(),
             unit: unit.into(),
         };
         let known = self.metrics.get(name);
@@ -129,13 +140,37 @@ mod tests {
         let mut metadata = RemoteMetadata::default();
         let gauge = RemoteMetricType(2);
         metadata.add("a", (RemoteMetricType(1), "old", ""), false);
-        metadata.add("a", (gauge, &*"ü".repeat(HELP_BYTES_MAX), "bytes"), false);
+        let long = "ü".repeat(HELP_BYTES_MAX);
+        let described = |help| MetadataV1 {
+            metric: b"a",
+            metric_type: gauge,
+            help,
+            unit: b"bytes",
+        };
+        metadata.add_v1(&described(long.as_bytes()), false);
         let all = metadata.all();
         assert_eq!(
             (all.len(), all[0].metric_type, &*all[0].unit),
             (1, "gauge", "bytes")
         );
         assert_eq!(all[0].help.len(), HELP_BYTES_MAX);
+        let long = "n".repeat(NAME_BYTES_MAX + 1);
+        let unit = "u".repeat(1 << 20);
+        for (metric, count) in [(&*long, 1), ("b", 2)] {
+            let (metric, unit) = (metric.as_bytes(), unit.as_bytes());
+            let one = MetadataV1 {
+                metric,
+                unit,
+                ..described(b"")
+            };
+            metadata.add_v1(&one, false);
+            assert_eq!(
+                metadata.len(),
+                count,
+                "long names are ignored, long units cut"
+            );
+        }
+        assert_eq!(metadata.all()[1].unit.len(), UNIT_BYTES_MAX);
         let help = "x".repeat(HELP_BYTES_MAX);
         for number in 0..10_000 {
             metadata.add(&format!("m{number}"), (gauge, &*help, ""), false);

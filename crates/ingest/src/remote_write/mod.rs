@@ -15,11 +15,14 @@
 mod metadata;
 pub(crate) mod refusals;
 mod series_cache;
+#[cfg(test)]
+mod tests;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::{DropReason, Family, Input, MetricKind, Millis, Point, Series};
 use pegel_store::{PushError, Store};
 use pegel_wire::remote_write::{
@@ -28,17 +31,22 @@ use pegel_wire::remote_write::{
 };
 use serde::Serialize;
 
-use crate::admission::{Admission, AdmissionError};
+use crate::admission::{Admission, AdmissionError, AdmittedSeries};
 use crate::senders::{POINT_BYTES, Sender};
 
 pub use metadata::DescribedMetric;
 pub use refusals::RefusedSamples;
 
 use metadata::RemoteMetadata;
-use series_cache::{SeriesCache, SeriesKeyHasher};
+use series_cache::{SeriesCache, SeriesKey, SeriesKeyHasher};
 
 /// The label that distinguishes the targets of a Prometheus.
 const INSTANCE: &str = "instance";
+/// The most bytes of labels of new series in one request. Senders stay far below it: in version
+/// 2.0 a short request can have many series with the same long labels.
+const NEW_LABEL_BYTES_MAX: usize = 128 << 20;
+/// How many series are looked up before another request may use the cache.
+const SERIES_PER_LOCK: usize = 64;
 
 /// A decompressed request.
 #[derive(Debug, Clone, Copy)]
@@ -94,8 +102,12 @@ pub struct RemoteWriter {
     /// All series share it: what senders say about metrics is in `metadata`.
     family: Arc<Family>,
     hasher: SeriesKeyHasher,
+    /// Locked while known series are looked up. Not locked while others are checked and admitted.
     cache: Mutex<SeriesCache>,
     metadata: Mutex<RemoteMetadata>,
+    /// Copies of counts in both, which `/status` reads without waiting for a request.
+    series: AtomicU64,
+    described: AtomicU64,
     requests: AtomicU64,
     histograms: AtomicU64,
     exemplars: AtomicU64,
@@ -106,11 +118,11 @@ pub struct RemoteWriter {
 pub struct RemoteWriteStatus {
     pub requests: u64,
     /// Series that were written within the last ten minutes.
-    pub series: usize,
+    pub series: u64,
     pub histograms_refused: u64,
     pub exemplars_ignored: u64,
     /// Metrics of which senders told type, help or unit.
-    pub metadata: usize,
+    pub metadata: u64,
 }
 
 /// What one request collects.
@@ -118,6 +130,9 @@ pub struct RemoteWriteStatus {
 struct Collected {
     points: Vec<Point>,
     refused: RefusedSamples,
+    /// All series and samples, including those that are refused.
+    series: usize,
+    samples: usize,
     histograms: u64,
     exemplars: u64,
 }
@@ -132,6 +147,8 @@ impl RemoteWriter {
             hasher: SeriesKeyHasher::new(),
             cache: Mutex::default(),
             metadata: Mutex::default(),
+            series: AtomicU64::new(0),
+            described: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             histograms: AtomicU64::new(0),
             exemplars: AtomicU64::new(0),
@@ -155,6 +172,7 @@ impl RemoteWriter {
             sender,
             own_instance,
             now,
+            new_label_bytes: Cell::new(0),
         };
         let mut collected = match message {
             RemoteMessage::V1(message) => request.collect_v1(message),
@@ -218,10 +236,10 @@ impl RemoteWriter {
     pub fn status(&self) -> RemoteWriteStatus {
         RemoteWriteStatus {
             requests: self.requests.load(Ordering::Relaxed),
-            series: self.cache.lock().len(),
+            series: self.series.load(Ordering::Relaxed),
             histograms_refused: self.histograms.load(Ordering::Relaxed),
             exemplars_ignored: self.exemplars.load(Ordering::Relaxed),
-            metadata: self.metadata.lock().len(),
+            metadata: self.described.load(Ordering::Relaxed),
         }
     }
 }
@@ -232,35 +250,30 @@ struct RequestContext<'a> {
     sender: &'a Arc<Sender>,
     own_instance: &'a str,
     now: Millis,
+    /// The length of the labels of series that were not known.
+    new_label_bytes: Cell<usize>,
 }
 
 impl RequestContext<'_> {
     fn collect_v1(&self, message: &[u8]) -> Result<Collected, ProtobufError> {
         let writer = self.writer;
         let mut collected = Collected::with_room_for(message);
-        let mut cache = writer.cache.lock();
-        cache.remove_unused(self.now);
+        let mut cache = self.cache();
         for item in WriteRequestV1::new(message) {
             match item? {
                 WriteItem::Series(series) => {
-                    collected.histograms += series.histograms;
-                    collected.exemplars += series.exemplars;
+                    collected.count_series(series.histograms, series.exemplars)?;
                     let key = writer.hasher.of_bytes(series.label_bytes());
-                    let known = match cache.find(key, self.now) {
-                        Some(place) => Ok(place),
-                        None => series
-                            .labels()
-                            .map_err(RemoteSeriesError::from)
-                            .and_then(|labels| self.admit(&labels))
-                            .map(|admitted| cache.insert(key, admitted, self.now)),
-                    };
-                    let known = known.map(|place| cache.series(place));
+                    let place = self.place_of(&mut cache, key, || self.admit(&series.labels()?));
+                    self.check_new_labels()?;
+                    let known = place.map(|place| cache.series(place));
                     collected.add(known, series.samples)?;
+                    self.give_way(&mut cache, &collected);
                 }
-                WriteItem::Metadata(metadata) => {
+                WriteItem::Metadata(metadata) => MutexGuard::unlocked(&mut cache, || {
                     let is_trusted = self.sender.is_trusted();
-                    writer.metadata.lock().add_v1(&metadata, is_trusted);
-                }
+                    self.describe(|known| known.add_v1(&metadata, is_trusted));
+                }),
             }
         }
         Ok(collected)
@@ -271,42 +284,88 @@ impl RequestContext<'_> {
         let request = WriteRequestV2::new(message)?;
         let symbols = writer.hasher.of_symbols(&request.symbols);
         let mut collected = Collected::with_room_for(message);
-        let mut cache = writer.cache.lock();
-        cache.remove_unused(self.now);
+        let mut cache = self.cache();
         request.visit_series(|series, references| {
-            collected.histograms += series.histograms;
-            collected.exemplars += series.exemplars;
-            let key = writer.hasher.of_references(references, &symbols);
-            let known = match key.and_then(|key| cache.find(key, self.now)) {
-                Some(place) => Ok(place),
-                None => {
-                    let labels = request.labels(references);
-                    let admitted = labels.map_err(RemoteSeriesError::from).and_then(|labels| {
-                        let admitted = self.admit(&labels)?;
-                        if series.metadata.metric_type != RemoteMetricType(0) {
-                            let is_trusted = self.sender.is_trusted();
-                            let mut metadata = writer.metadata.lock();
-                            metadata.add_v2(labels.name, &series.metadata, &request, is_trusted);
-                        }
-                        Ok(admitted)
+            collected.count_series(series.histograms, series.exemplars)?;
+            let admit = || -> Result<AdmittedSeries, RemoteSeriesError> {
+                let labels = request.labels(references)?;
+                let admitted = self.admit(&labels)?;
+                if series.metadata.metric_type != RemoteMetricType(0) {
+                    let (name, is_trusted) = (labels.name, self.sender.is_trusted());
+                    self.describe(|known| {
+                        known.add_v2(name, &series.metadata, &request, is_trusted);
                     });
-                    // Labels that were decoded have a key.
-                    let key = key.unwrap_or_default();
-                    admitted.map(|admitted| cache.insert(key, admitted, self.now))
                 }
+                Ok(admitted)
             };
-            let known = known.map(|place| cache.series(place));
-            collected.add(known, series.samples)
+            let place = match writer.hasher.of_references(references, &symbols) {
+                Ok(key) => self.place_of(&mut cache, key, admit),
+                Err(error) => Err(error.into()),
+            };
+            self.check_new_labels()?;
+            let known = place.map(|place| cache.series(place));
+            collected.add(known, series.samples)?;
+            self.give_way(&mut cache, &collected);
+            Ok(())
         })?;
         Ok(collected)
     }
 
-    /// Admits a new series.
-    fn admit(
+    /// Locks the cache.
+    fn cache(&self) -> MutexGuard<'_, SeriesCache> {
+        let mut cache = self.writer.cache.lock();
+        cache.remove_unused(self.now);
+        self.count_cached(&cache);
+        cache
+    }
+
+    fn count_cached(&self, cache: &SeriesCache) {
+        let count = cache.len() as u64;
+        self.writer.series.store(count, Ordering::Relaxed);
+    }
+
+    /// Returns the place of a series in the cache. A new one is decoded, checked and admitted while
+    /// other requests use the cache.
+    #[inline]
+    fn place_of(
         &self,
-        labels: &SentLabels<'_>,
-    ) -> Result<crate::admission::AdmittedSeries, RemoteSeriesError> {
+        cache: &mut MutexGuard<'_, SeriesCache>,
+        key: SeriesKey,
+        admit: impl FnOnce() -> Result<AdmittedSeries, RemoteSeriesError>,
+    ) -> Result<usize, RemoteSeriesError> {
+        if let Some(place) = cache.find(key, self.now) {
+            return Ok(place);
+        }
+        let admitted = MutexGuard::unlocked(cache, admit)?;
+        // Another request may have admitted it meanwhile.
+        if let Some(place) = cache.find(key, self.now) {
+            return Ok(place);
+        }
+        let place = cache.insert(key, admitted, self.now);
+        self.count_cached(cache);
+        Ok(place)
+    }
+
+    /// Lets other requests use the cache from time to time.
+    fn give_way(&self, cache: &mut MutexGuard<'_, SeriesCache>, collected: &Collected) {
+        if collected.series.is_multiple_of(SERIES_PER_LOCK) {
+            MutexGuard::bump(cache);
+        }
+    }
+
+    /// Adds what a sender told about metrics.
+    fn describe(&self, add: impl FnOnce(&mut RemoteMetadata)) {
+        let mut metadata = self.writer.metadata.lock();
+        add(&mut metadata);
+        let count = metadata.len() as u64;
+        self.writer.described.store(count, Ordering::Relaxed);
+    }
+
+    /// Admits a new series.
+    fn admit(&self, labels: &SentLabels<'_>) -> Result<AdmittedSeries, RemoteSeriesError> {
         let admission = &self.writer.admission;
+        Series::check_lengths(labels.name, &labels.labels).map_err(AdmissionError::from)?;
+        self.count_new_labels(labels);
         let is_reserved = admission.check_reserved(labels.name).is_err();
         if is_reserved && !self.is_of_other_node(labels) {
             return Err(RemoteSeriesError::OfNode(labels.name.to_owned()));
@@ -314,6 +373,22 @@ impl RequestContext<'_> {
         let family = &self.writer.family;
         let series = admission.admit_as_sent(self.sender, family, labels.name, &labels.labels)?;
         Ok(series)
+    }
+
+    fn count_new_labels(&self, labels: &SentLabels<'_>) {
+        let of_labels = labels.labels.iter();
+        let of_labels = of_labels.map(|(key, value)| key.len() + value.len());
+        let bytes = labels.name.len() + of_labels.sum::<usize>();
+        self.new_label_bytes
+            .set(self.new_label_bytes.get().saturating_add(bytes));
+    }
+
+    fn check_new_labels(&self) -> Result<(), ProtobufError> {
+        if self.new_label_bytes.get() > NEW_LABEL_BYTES_MAX {
+            let what = "bytes of labels of new series";
+            return Err(ProtobufError::TooMany(what, NEW_LABEL_BYTES_MAX));
+        }
+        Ok(())
     }
 
     /// Returns whether labels name another system than this node, which has a name for each of its
@@ -334,6 +409,25 @@ impl Collected {
         }
     }
 
+    /// Counts a series, with its samples that are not stored.
+    fn count_series(&mut self, histograms: u64, exemplars: u64) -> Result<(), ProtobufError> {
+        if self.series == SAMPLES_MAX {
+            return Err(ProtobufError::TooMany("series", SAMPLES_MAX));
+        }
+        self.series += 1;
+        self.histograms += histograms;
+        self.exemplars += exemplars;
+        Ok(())
+    }
+
+    fn count_sample(&mut self) -> Result<(), ProtobufError> {
+        if self.samples == SAMPLES_MAX {
+            return Err(ProtobufError::TooMany("samples", SAMPLES_MAX));
+        }
+        self.samples += 1;
+        Ok(())
+    }
+
     /// Adds the samples of a series, or counts them as refused.
     fn add(
         &mut self,
@@ -344,9 +438,7 @@ impl Collected {
             Ok(series) => {
                 for sample in samples {
                     let sample = sample?;
-                    if self.points.len() == SAMPLES_MAX {
-                        return Err(ProtobufError::TooMany("samples", SAMPLES_MAX));
-                    }
+                    self.count_sample()?;
                     self.points.push(Point {
                         series: series.clone(),
                         time: sample.time,
@@ -358,6 +450,7 @@ impl Collected {
                 let mut count = 0;
                 for sample in samples {
                     sample?;
+                    self.count_sample()?;
                     count += 1;
                 }
                 self.refused

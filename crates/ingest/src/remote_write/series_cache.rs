@@ -11,6 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use pegel_metric::{Millis, Series};
+use pegel_wire::remote_write::LabelsError;
 
 use crate::admission::{AdmittedSeries, SeriesPermit};
 use crate::keyed_hasher::KeyedHasher;
@@ -63,21 +64,22 @@ impl SeriesKeyHasher {
         symbols.iter().map(|symbol| self.of_bytes(symbol)).collect()
     }
 
-    /// Returns the key of labels that are references to symbols; `None` if a symbol does not exist.
+    /// Returns the key of labels that are references to symbols. Fails if a symbol does not exist.
     #[inline]
     pub(super) fn of_references(
         &self,
         references: &[u32],
         symbols: &[SeriesKey],
-    ) -> Option<SeriesKey> {
+    ) -> Result<SeriesKey, LabelsError> {
         // Differs from every key of a text, even of one without references.
         let mut key = self.of_bytes(b"references");
         for reference in references {
-            let symbol = symbols.get(*reference as usize)?;
+            let symbol = symbols.get(*reference as usize);
+            let symbol = symbol.ok_or(LabelsError::NoSymbol(*reference))?;
             key.low = self.low.combine(key.low, symbol.low);
             key.high = self.high.combine(key.high, symbol.high);
         }
-        Some(key)
+        Ok(key)
     }
 }
 
@@ -208,9 +210,9 @@ mod tests {
         assert_eq!(key(&[1, 2]), hasher.of_references(&[3, 2], &other));
         let keys = [&[][..], &[0], &[0, 0], &[1, 2], &[2, 1], &[1, 2, 0, 0]].map(key);
         for (at, key) in keys.iter().enumerate() {
-            assert!(key.is_some() && !keys[..at].contains(key), "{at}");
+            assert!(key.is_ok() && !keys[..at].contains(key), "{at}");
         }
-        assert_eq!(key(&[1, 4]), None, "no such symbol");
-        assert_ne!(key(&[]), Some(hasher.of_bytes(b"")));
+        assert_eq!(key(&[1, 4]), Err(LabelsError::NoSymbol(4)));
+        assert_ne!(key(&[]), Ok(hasher.of_bytes(b"")));
     }
 }

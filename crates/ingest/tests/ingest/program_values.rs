@@ -391,13 +391,13 @@ fn labels_without_values_are_charged_although_they_are_in_no_series() {
     let scene = IngestFixture::new();
     let store = scene.store();
     let settings = AdmissionSettings {
-        text_bytes_max: 200_000,
+        text_bytes_max: 100_000,
         ..AdmissionSettings::for_tests()
     };
     let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
     let writer = PointWriter::new(admission.clone(), store.clone());
     let sender = admission.sender(Input::Put, "uid 4000000001");
-    let key = "k".repeat(30_000);
+    let key = "k".repeat(15_000);
     let write = |name: &str, now: Millis| {
         let point = IncomingPoint {
             name,

@@ -22,7 +22,7 @@ use pegel_wire::{LineClient, LineHandler};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::guard::{ConnectionInfo, PeerIdentity};
+use crate::guard::{AccessRights, ConnectionInfo, PeerIdentity};
 use crate::listen::unless_stopped;
 use crate::refusals::ClientRefusal;
 use crate::server_context::ServerContext;
@@ -62,11 +62,14 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let write_time = context.settings.write_time;
-    if let Err(denied) = context.guard.admit_lines(&info) {
-        let text = dialect.error_line(&denied.message());
-        let _ = timeout(write_time, write_all(&mut stream, &text)).await;
-        return;
-    }
+    let rights = match context.guard.admit_lines(&info) {
+        Ok(caller) => caller.rights,
+        Err(denied) => {
+            let text = dialect.error_line(&denied.message());
+            let _ = timeout(write_time, write_all(&mut stream, &text)).await;
+            return;
+        }
+    };
     let client = LineClient {
         sender: info.peer.sender_name(),
         uid: match info.peer {
@@ -91,6 +94,7 @@ pub(crate) async fn serve<S>(
         dialect,
         handler: input.open(&client),
         sender: client.sender,
+        rights,
     };
     let end = connection.run(&context).await;
     if let Some((refusal, reason, text)) = end.refusal(&context) {
@@ -118,6 +122,7 @@ struct LineStream<S> {
     handler: Arc<dyn LineHandler>,
     /// The name under which the client is counted.
     sender: String,
+    rights: AccessRights,
 }
 
 /// How a session ended.
@@ -201,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
             let mut lines = std::mem::replace(&mut self.buffer, rest);
             let is_over = self.dialect == LineProtocol::Telnet && truncate_at_exit(&mut lines);
             let (handler, dialect) = (self.handler.clone(), self.dialect);
-            let done = context.executor.write(move || {
+            let done = context.executor.write(self.rights, move || {
                 let replies = handler.handle(&lines).into_iter();
                 Ok(replies
                     .map(|reply| reply.unwrap_or_else(|reason| dialect.error_line(&reason).into()))

@@ -68,7 +68,7 @@ pub(super) fn method_router(handler: &Arc<dyn RequestHandler>) -> MethodRouter {
                     headers: HeaderMap,
                     body: Bytes|
                     -> HandlerResult {
-            let app = context.clone();
+            let (app, rights) = (context.clone(), caller.rights);
             let work = move || {
                 handle(
                     &context,
@@ -78,7 +78,7 @@ pub(super) fn method_router(handler: &Arc<dyn RequestHandler>) -> MethodRouter {
                     body,
                 )
             };
-            let (reply, response) = app.executor.write(work).await?;
+            let (reply, response) = app.executor.write(rights, work).await?;
             let (status, headers) = (status_code(reply.status), header_map(reply.headers));
             Ok(if response.is_empty() {
                 (status, headers).into_response()

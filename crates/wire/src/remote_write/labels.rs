@@ -1,6 +1,6 @@
 //! The labels of a series, decoded and checked as far as both versions require it.
 
-use pegel_metric::{LABELS_MAX, SeriesError};
+use pegel_metric::{LABELS_MAX, SeriesError, TEXT_BYTES_MAX};
 
 use crate::protobuf_fields::{FieldReader, ProtobufError};
 
@@ -73,10 +73,14 @@ impl<'a> SentLabels<'a> {
     }
 }
 
-/// Collects labels; counts those beyond the limit without keeping them.
+/// Collects labels; counts those beyond the limit without keeping them. Ends at the first label
+/// that makes the series too long, before its characters are checked: in version 2.0 every series
+/// of a request may refer to the same long text, many times.
 #[derive(Default)]
 struct LabelCollector<'a> {
     list: SentLabels<'a>,
+    /// The length of the name, and of all keys and values that were sent.
+    bytes: usize,
     has_name: bool,
     surplus: usize,
 }
@@ -84,14 +88,21 @@ struct LabelCollector<'a> {
 impl<'a> LabelCollector<'a> {
     fn add(&mut self, key: &'a [u8], value: &'a [u8]) -> Result<(), LabelsError> {
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).map_err(|_| LabelsError::Utf8);
+        let is_name = key == NAME.as_bytes();
+        if !is_name && self.list.labels.len() == LABELS_MAX {
+            self.surplus += 1;
+            return Ok(());
+        }
+        self.bytes += value.len() + if is_name { 0 } else { key.len() };
+        if self.bytes > TEXT_BYTES_MAX {
+            return Err(SeriesError::TextTooLong(self.bytes).into());
+        }
         let (key, value) = (text(key)?, text(value)?);
-        if key == NAME {
+        if is_name {
             if self.has_name {
                 return Err(SeriesError::DuplicateLabel(NAME.to_owned()).into());
             }
             (self.list.name, self.has_name) = (value, true);
-        } else if self.list.labels.len() == LABELS_MAX {
-            self.surplus += 1;
         } else if !value.is_empty() || key.is_empty() {
             self.list.labels.push((key, value));
         }

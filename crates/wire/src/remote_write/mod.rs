@@ -21,7 +21,7 @@ pub use encode::{EncodedMetadata, RequestEncoderV1, RequestEncoderV2, encode_lab
 pub use labels::{LabelsError, SentLabels};
 pub use read_response::ReadResponseSeries;
 pub use request_v1::{MetadataV1, TimeSeriesV1, WriteItem, WriteRequestV1};
-pub use request_v2::{MetadataV2, TimeSeriesV2, WriteRequestV2};
+pub use request_v2::{MetadataV2, TimeSeriesV2, WriteRequestV2, text_start};
 pub use samples::{Samples, SentSample};
 
 /// The most samples of one request: far more than senders put into one.

@@ -76,10 +76,11 @@ impl<'a> WriteRequestV2<'a> {
         SentLabels::from_references(references, &self.symbols)
     }
 
-    /// Returns a symbol that is text; empty if it does not exist or is not UTF-8.
-    pub fn text(&self, symbol: u32) -> &'a str {
+    /// Returns the beginning of a symbol that is text; empty if it does not exist. Reads no more
+    /// than that: many series may refer to one long symbol.
+    pub fn text(&self, symbol: u32, bytes_max: usize) -> &'a str {
         let bytes = self.symbols.get(symbol as usize).copied();
-        std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+        text_start(bytes.unwrap_or_default(), bytes_max)
     }
 }
 
@@ -128,6 +129,13 @@ impl MetadataV2 {
         }
         Ok(())
     }
+}
+
+/// Returns as much of the first `bytes_max` bytes as is UTF-8.
+pub fn text_start(bytes: &[u8], bytes_max: usize) -> &str {
+    let start = &bytes[..bytes.len().min(bytes_max)];
+    let mut chunks = start.utf8_chunks();
+    chunks.next().map_or("", |chunk| chunk.valid())
 }
 
 fn read_packed(packed: &[u8], references: &mut Vec<u32>) -> Result<(), ProtobufError> {

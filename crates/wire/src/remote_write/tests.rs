@@ -1,6 +1,6 @@
 //! Messages that both versions must read in the same way as senders write them, and malformed ones.
 
-use pegel_metric::SeriesError;
+use pegel_metric::{SeriesError, TEXT_BYTES_MAX};
 
 use super::*;
 use crate::prompb::{self, Message, write_v2};
@@ -128,8 +128,51 @@ fn version_2_refers_to_symbols() {
     assert_eq!((result, visited), (Ok(()), 1));
     assert_eq!(request.labels(&[1, 2, 3]), Err(LabelsError::OddReferences));
     assert_eq!(request.labels(&[1, 9]), Err(LabelsError::NoSymbol(9)));
-    assert_eq!(request.text(2), "m");
-    assert_eq!(request.text(9), "");
+    assert_eq!(request.text(2, 10), "m");
+    assert_eq!(request.text(9, 10), "");
+}
+
+#[test]
+fn long_symbols_are_refused_by_their_lengths_alone() {
+    // Not UTF-8: reading it would be another error.
+    let long = [0xff; TEXT_BYTES_MAX + 1];
+    let mut message = Vec::new();
+    for symbol in [&b""[..], b"__name__", &long, b"m", b"key"] {
+        message.push(4 << 3 | 2);
+        prost::encoding::encode_varint(symbol.len() as u64, &mut message);
+        message.extend(symbol);
+    }
+    let request = WriteRequestV2::new(&message).expect("valid");
+    let too_long = |bytes| Err(LabelsError::Series(SeriesError::TextTooLong(bytes)));
+    let (name, rest) = ([1, 3], long.len());
+    assert_eq!(request.labels(&[1, 2]), too_long(rest));
+    for label in [[4, 2], [2, 4], [2, 0]] {
+        let labels = request.labels(&[name, label].concat());
+        let bytes = 1 + rest + if label[1] == 0 { 0 } else { 3 };
+        assert_eq!(labels, too_long(bytes), "{label:?}");
+    }
+    // Nor are labels read that are beyond the limit of their number.
+    let many = [name, [4, 3]].concat();
+    let many = [many, [4, 3].repeat(63), [2, 2].repeat(1000)].concat();
+    let too_many = Err(LabelsError::Series(SeriesError::TooManyLabels(1064)));
+    assert_eq!(request.labels(&many), too_many);
+    assert_eq!(text_start("aü".as_bytes(), 2), "a");
+    assert_eq!(text_start("aü".as_bytes(), 3), "aü");
+}
+
+#[test]
+fn long_labels_of_version_1_are_refused_by_their_lengths_alone() {
+    let labels = |value: usize| {
+        let labels = vec![label("__name__", "m"), label("k", &"v".repeat(value))];
+        let message = request_v1(vec![series_v1(labels, &[])]);
+        let Some(Ok(WriteItem::Series(series))) = WriteRequestV1::new(&message).next() else {
+            panic!("a series");
+        };
+        series.labels().map(|labels| labels.labels.len())
+    };
+    assert_eq!(labels(TEXT_BYTES_MAX - 2), Ok(1));
+    let too_long = LabelsError::Series(SeriesError::TextTooLong(TEXT_BYTES_MAX + 1));
+    assert_eq!(labels(TEXT_BYTES_MAX - 1), Err(too_long));
 }
 
 #[test]
