@@ -279,11 +279,11 @@ fn samples_wait_while_a_receiver_rejects_every_request() {
 fn the_end_of_the_agent_does_not_wait_for_a_backlog() {
     let fixture = RemoteWriteFixture::new();
     let store = fixture.open();
-    let points: Vec<(i64, f64)> = (1..=600).map(|n| (n, n as f64)).collect();
-    fixture.set_clock(600);
+    let points: Vec<(i64, f64)> = (1..=60).map(|n| (n, n as f64)).collect();
+    fixture.set_clock(60);
     fixture.push(&store, "p", &points);
     for _ in 0..points.len() {
-        let slow = WriteFault::Slow(Duration::from_millis(100));
+        let slow = WriteFault::Slow(Duration::from_secs(1));
         fixture.receiver.fail_next(slow);
     }
     let output = fixture.start(&store, ", max_samples_per_send: 1");
@@ -326,12 +326,15 @@ fn samples_that_were_read_before_a_read_error_are_sent() {
     let fixture = RemoteWriteFixture::new();
     let files = FaultyFiles::new();
     let store = fixture.open_on(&files);
-    fixture.set_clock(60_000);
+    fixture.receiver.set_down(true);
+    let output = fixture.start(&store, ", max_samples_per_send: 100000");
+    fixture.push(&store, "first", &[(0, 0.0)]);
+    fixture.until(&output, "a round is being sent", |counts| counts.errors > 0);
     // More than a reader of the log reads at once, with values that do not compress.
-    for part in 0..6 {
-        let times = part * 10_000..(part + 1) * 10_000;
-        let points: Vec<(i64, f64)> = times.map(|at| (at, ((at * 7919) as f64).sqrt())).collect();
-        fixture.push(&store, "p", &points);
+    for series in 0..200 {
+        let value = |at: i64| ((at * 7919 + series) as f64).sqrt();
+        let points: Vec<(i64, f64)> = (0..300).map(|at| (at, value(at))).collect();
+        fixture.push(&store, &format!("p{series}"), &points);
     }
     // The first part of the segment is read; the second one is not, at first.
     files.inject(FileFault {
@@ -339,13 +342,12 @@ fn samples_that_were_read_before_a_read_error_are_sent() {
         times: 2,
         ..FileFault::always(FileOperation::Read, Errno::IO)
     });
-    let output = fixture.start(&store, ", max_samples_per_send: 100000");
+    fixture.receiver.set_down(false);
     let counts = fixture.until_sent(&store, &output);
-    assert_eq!((counts.sent, counts.damaged), (60_000, 0));
-    assert!(counts.errors >= 1, "{counts:?}");
+    assert_eq!((counts.sent, counts.damaged), (60_001, 0), "{counts:?}");
     let sent = fixture.receiver.samples();
     assert_in_order(&sent);
-    assert_eq!(fixture.receiver.sample_count(), 60_000);
+    assert_eq!(fixture.receiver.sample_count(), 60_001);
 }
 
 /// A log that cannot be read is kept until `lag` is exceeded, and then skipped.
