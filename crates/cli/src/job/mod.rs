@@ -267,8 +267,13 @@ impl<'a> RunningJob<'a> {
 
     /// Watches the command until its end; returns its exit code.
     fn watch(&mut self, command: &CommandProcess, reports: JobReports) -> anyhow::Result<u8> {
-        let watch = ParticipantWatch::start(self.head.socket(), &self.plan, &self.events)?;
-        let mut watch = Some(watch);
+        // If the head ended already, its end is reported below; the command continues.
+        let watch = ParticipantWatch::start(self.head.socket(), &self.plan, &self.events);
+        let mut watch = watch
+            .inspect_err(|error| {
+                output::print_message(&format!("pegel: participants are not watched: {error:#}"));
+            })
+            .ok();
         loop {
             match self.events.next(WATCH_INTERVAL) {
                 Some(JobEvent::CommandEnded(status)) => {
