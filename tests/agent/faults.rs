@@ -96,6 +96,12 @@ fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&S
     eventually("it says where it can be reached", || {
         fs::read_to_string(dir.join("endpoint.json"))
     });
+    // What was sampled while it was degraded is in no log: it survives once it is in a block.
+    eventually("the samples are in a block", || {
+        let blocks = fs::read_dir(dir.join("blocks")).map(Iterator::count);
+        let is_written = blocks.as_ref().is_ok_and(|count| *count > 0);
+        is_written.then_some(()).ok_or(format!("{blocks:?}"))
+    });
     let seen = running.samples("node_load1");
     assert!(seen.len() > before.len(), "it sampled meanwhile");
     running.assert_conserved();
