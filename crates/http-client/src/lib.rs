@@ -13,7 +13,7 @@ mod http2_call;
 mod resolve;
 mod server_url;
 
-pub use authorization::{Authorization, AuthorizationError};
+pub use authorization::{Authorization, AuthorizationError, check_secret_file};
 pub use connect::{ServerTrust, connect_tcp, connect_tcp_with_limit, tls_config};
 pub use http2_call::{Http2Response, call_http2};
 pub use server_url::ServerUrl;
