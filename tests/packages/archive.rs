@@ -28,6 +28,8 @@ fn the_archive_has_its_checksum_and_runs() {
     let root = home.join(name.trim_end_matches(".tar.xz"));
     for file in [
         "README.md",
+        "docs/remote-write.md",
+        "docs/start/site.md",
         "LICENSE-APACHE",
         "LICENSE-MIT",
         "THIRD-PARTY-LICENSES.txt",

@@ -43,6 +43,7 @@ fn the_deb_has_unit_manual_completions_and_licences() {
             "-rw-r--r--",
         ),
         ("/usr/share/doc/pegel/copyright", "-rw-r--r--"),
+        ("/usr/share/doc/pegel/docs/remote-write.md", "-rw-r--r--"),
         (
             "/usr/share/licenses/pegel/THIRD-PARTY-LICENSES.txt",
             "-rw-r--r--",

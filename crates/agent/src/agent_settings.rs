@@ -31,6 +31,7 @@ use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
 
 use crate::archive;
+use crate::check_config::config_warnings;
 use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
@@ -128,6 +129,7 @@ impl AgentSettings {
             remarks.extend(remark);
         }
         remarks.extend(exposure_remarks(&serve));
+        remarks.extend(config_warnings(loaded));
         let without_effect = config.dragon.keys_without_effect();
         if !without_effect.is_empty() {
             let keys = without_effect.join(", ");

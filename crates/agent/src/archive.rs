@@ -55,7 +55,7 @@ static FAMILIES: [Family; 7] = [
     ),
     counter(
         "pegel_archive_errors_total",
-        "Total number of failed attempts to archive a block.",
+        "Total number of failed attempts to store in the archive, checks of the place included.",
     ),
     counter(
         "pegel_archive_dropped_total",

@@ -18,8 +18,8 @@ use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
-use pegel_sink::otlp::OtlpReceiver;
-use pegel_sink::remote_write::RemoteWriteTargets;
+use pegel_sink::otlp::{OtlpReceiver, OtlpSettings};
+use pegel_sink::remote_write::{RemoteWriteSettings, RemoteWriteTargets};
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
 use pegel_tree::TreeSettings;
@@ -93,6 +93,17 @@ settings! {
         /// More files to read, relative to this one, in the order of their names. A key may be set
         /// in one file only.
         include: Vec<String> = Vec::new(),
+    }
+}
+
+impl Config {
+    /// Returns the keys of the entries of a list of sections, for the manual; none for other keys.
+    pub fn entry_keys(list: &str) -> Vec<ConfigKey> {
+        match list {
+            "otlp" => <OtlpSettings as Section>::keys(),
+            "remote_write" => <RemoteWriteSettings as Section>::keys(),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -107,5 +107,6 @@ pub(crate) fn status_json(status: &HistoryStatus) -> Value {
         "cache_bytes": status.cache_bytes,
         "incomplete": incomplete,
         "last_error": status.last_error,
+        "last_error_kind": status.last_error_kind,
     })
 }

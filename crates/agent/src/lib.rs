@@ -45,7 +45,7 @@ mod store_metrics;
 mod tree;
 
 pub use agent_settings::AgentSettings;
-pub use check_config::check_config;
+pub use check_config::{check_config, config_warnings};
 pub use config::{AgentConfig, Config, DragonConfig, LimitsConfig};
 pub use config_sources::{ConfigArgument, EnvironmentLookup, LoadedConfig, load_config};
 pub use log_output::LogOutput;

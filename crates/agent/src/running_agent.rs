@@ -263,6 +263,7 @@ impl RunningAgent {
             "statsd": endpoint_file::StatsdEndpoints::from(statsd.bound_addresses()),
         }));
         let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
+        announcement.extend(engine_lines(&plan));
         announcement.extend(tree_lines(&plan, accept));
         announcement.extend(ingest.lanes_status().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
@@ -602,6 +603,25 @@ fn tree_lines(plan: &AgentSettings, accept: Option<SocketAddr>) -> Vec<String> {
     let parents =
         (!parents.is_empty()).then(|| format!("tree: reports to {}", parents.join(", then ")));
     accept.into_iter().chain(parents).collect()
+}
+
+/// Names the systems that get samples or that queries read: a mistake in their URLs shows only when
+/// they are used.
+fn engine_lines(plan: &AgentSettings) -> Vec<String> {
+    let targets = plan.remote_write.iter();
+    let urls = targets.filter_map(|target| target.0.url.as_ref().map(ToString::to_string));
+    let urls: Vec<String> = urls.collect();
+    let history = plan.history.url.as_ref().map(|url| url.to_string());
+    let archive = plan.archive.to.as_ref().map(|place| place.to_string());
+    let lines = [
+        ("remote write", (!urls.is_empty()).then(|| urls.join(", "))),
+        ("history", history),
+        ("archive", archive),
+    ];
+    let lines = lines.into_iter();
+    lines
+        .filter_map(|(name, text)| text.map(|text| format!("{name}: {text}")))
+        .collect()
 }
 
 /// Describes the agent in short lines, the URL of the page first.

@@ -40,6 +40,15 @@ const NETWORK_TYPES: &[(u32, &str)] = &[
     (0x7461_636F, "OCFS2"),
     (0x0116_1970, "GFS2"),
 ];
+/// procfs, sysfs, the control groups, debugfs and tracefs.
+const KERNEL_TYPES: &[u32] = &[
+    0x9FA0,
+    0x6265_6572,
+    0x0027_E0EB,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+];
 const MEMORY_TYPES: &[u32] = &[0x0102_1994, 0x8584_58F6];
 
 /// The file system of a path, or of its nearest existing ancestor.
@@ -132,6 +141,35 @@ pub(crate) fn check_store_dir(dir: &Path) -> io::Result<()> {
     };
     if nearest == dir {
         check_private(dir, &fs::metadata(dir)?, uid)?;
+    }
+    check_writable(dir, nearest)
+}
+
+/// Checks whether files could be written in a directory that is created if it is missing, such as
+/// that of the archive. Creates nothing.
+pub(crate) fn check_file_dir(dir: &Path) -> io::Result<()> {
+    let Some(nearest) = dir.ancestors().find(|path| path.exists()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    if !fs::metadata(nearest)?.is_dir() {
+        let message = format!("{} is not a directory", nearest.display());
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
+    }
+    check_writable(dir, nearest)
+}
+
+/// Checks whether `nearest`, `dir` or its nearest ancestor that exists, accepts new entries.
+fn check_writable(dir: &Path, nearest: &Path) -> io::Result<()> {
+    // These accept no files, though permissions do not prevent it for root.
+    let found = rustix::fs::statfs(nearest).ok();
+    if let Some(found) = found
+        && KERNEL_TYPES.contains(&(found.f_type as u32))
+    {
+        let message = format!(
+            "cannot store files in {}: it is a file system of the kernel",
+            dir.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     match rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
         // The agent also starts on a disk that is currently read-only.
@@ -261,6 +299,23 @@ mod tests {
             file_system_kind(Path::new("/proc/nothing/here")),
             file_system_kind(Path::new("/proc"))
         );
+    }
+
+    #[test]
+    fn a_place_that_accepts_no_files_is_refused() {
+        for path in ["/proc/pegel", "/proc/1/pegel/archive"] {
+            let (path, expected) = (Path::new(path), "a file system of the kernel");
+            for checked in [check_store_dir(path), check_file_dir(path)] {
+                let error = checked.expect_err("refused").to_string();
+                assert!(error.contains(expected), "{error}");
+            }
+        }
+        let file = std::env::temp_dir().join(format!("pegel-not-dir-{}", std::process::id()));
+        fs::write(&file, "").expect("written");
+        let error = check_file_dir(&file.join("a")).expect_err("below a file");
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+        fs::remove_file(&file).expect("removed");
+        check_file_dir(&file).expect("can be created");
     }
 
     #[test]

@@ -150,6 +150,8 @@ struct ArchiveWorker<'a> {
     shared: &'a SharedArchive,
     place: Option<FilePlace>,
     pause: Duration,
+    /// Whether the last attempt to store something succeeded.
+    is_proven: bool,
     /// Whether the state file lacks blocks that are archived.
     is_unsaved: bool,
 }
@@ -170,6 +172,7 @@ impl<'a> ArchiveWorker<'a> {
             shared,
             place: None,
             pause: PAUSE_MIN,
+            is_proven: false,
             is_unsaved: false,
         }
     }
@@ -190,7 +193,8 @@ impl<'a> ArchiveWorker<'a> {
     }
 
     /// Archives all finished blocks that are not archived yet. A block that cannot be read does not
-    /// hold up the others.
+    /// hold up the others. Without a block, checks the place at the start and after a failure: the
+    /// first block may be finished hours later.
     fn run_pass(&mut self) -> Result<(), BlockError> {
         let mut unreadable = HashSet::new();
         let mut failure = None;
@@ -198,6 +202,7 @@ impl<'a> ArchiveWorker<'a> {
             let identity = next.block.identity();
             match self.archive(&next.block) {
                 Ok(totals) => {
+                    self.is_proven = true;
                     self.options.progress.mark(identity);
                     self.save(&next.existing);
                     self.count(&totals, next.pending - 1);
@@ -209,7 +214,18 @@ impl<'a> ArchiveWorker<'a> {
                 Err(error) => return Err(error),
             }
         }
-        failure.map_or(Ok(()), Err)
+        match failure {
+            Some(error) => Err(error),
+            None if self.is_proven || self.shared.is_stopping() => Ok(()),
+            None => self.probe().map_err(BlockError::Storage),
+        }
+    }
+
+    fn probe(&mut self) -> Result<(), StorageProblem> {
+        let place = self.open()?;
+        self.place.insert(place).probe()?;
+        self.is_proven = true;
+        Ok(())
     }
 
     /// Returns the oldest block that is not archived, except for `unreadable` ones. The list of
@@ -291,10 +307,11 @@ impl<'a> ArchiveWorker<'a> {
         let mut counts = self.shared.counts.lock();
         counts.errors += 1;
         if counts.last_error.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "cannot archive a block; trying again");
+            tracing::warn!(error = text, "cannot store in the archive; trying again");
         }
         counts.last_error = Some(text);
         drop(counts);
+        self.is_proven = false;
         // Opened again for the next attempt, so that renewed credentials and certificates are read.
         self.place = None;
         let requested = match error {

@@ -14,7 +14,8 @@ pub(crate) fn read_credentials(file: Option<&Path>) -> Result<StorageCredentials
         return StorageCredentials::from_environment(&|name| std::env::var(name).ok());
     };
     let unusable = |problem: String| {
-        let text = format!("credentials_file {}: {problem}", path.display());
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let text = format!("credentials_file {}: {problem}", absolute.display());
         StorageProblem::new(StorageProblemKind::Credentials, text)
     };
     let bytes = pegel_plain_file::read_plain(path, BYTES_MAX)
@@ -22,6 +23,11 @@ pub(crate) fn read_credentials(file: Option<&Path>) -> Result<StorageCredentials
     let text = String::from_utf8(bytes).map_err(|_| unusable("not UTF-8".to_owned()))?;
     let variables = parse(&text).map_err(unusable)?;
     StorageCredentials::from_environment(&|name| variables.get(name).cloned())
+}
+
+/// Checks a file with credentials.
+pub fn check_credentials_file(path: &Path) -> Result<(), StorageProblem> {
+    read_credentials(Some(path)).map(drop)
 }
 
 pub(crate) fn parse(text: &str) -> Result<HashMap<String, String>, String> {

@@ -26,8 +26,10 @@ mod settings;
 mod state;
 
 pub use archiver::{ArchiveCounts, Archiver, ArchiverOptions};
+pub use credentials_file::check_credentials_file;
 pub use export::{
     ArchiveExportError, ExportRun, ExportSource, ExportTotals, ExportedWindow, StoreExport,
 };
+pub use pegel_storage::RecordPlace;
 pub use settings::{ArchivePlace, ArchiveSettings};
 pub use state::{STATE_FILE, load_progress};

@@ -88,6 +88,9 @@ fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
             "no file to check: pass FILE or set $PEGEL_CONFIG",
         ));
     };
+    for warning in pegel_agent::config_warnings(&loaded) {
+        output::print_message(&format!("warning: {warning}"));
+    }
     if !text_only {
         pegel_agent::check_config(&loaded, &environment).map_err(usage_error)?;
     }

@@ -73,6 +73,8 @@ pub(crate) struct EngineClient {
     /// `None` while the engine answers. After a failure: the time until which no request is sent;
     /// the first one after it is alone until it ends.
     blocked: Mutex<Option<Instant>>,
+    /// The failure after which requests were blocked last, without the address.
+    cause: Mutex<String>,
 }
 
 impl EngineClient {
@@ -82,6 +84,7 @@ impl EngineClient {
             free: Mutex::new(settings.concurrency.get()),
             freed: Condvar::new(),
             blocked: Mutex::new(None),
+            cause: Mutex::default(),
             settings,
             url,
         }
@@ -102,8 +105,11 @@ impl EngineClient {
         }
     }
 
-    /// Refuses further requests for [`RETRY_DELAY`].
-    fn block(&self) {
+    /// Refuses further requests for [`RETRY_DELAY`] after a failure.
+    fn block(&self, problem: &HistoryProblem) {
+        let address = format!("{}: ", self.address);
+        let cause = problem.message.strip_prefix(&address);
+        *self.cause.lock() = cause.unwrap_or(&problem.message).to_owned();
         *self.blocked.lock() = Some(Instant::now() + RETRY_DELAY);
     }
 
@@ -114,19 +120,19 @@ impl EngineClient {
 
     /// Notes a request without a usable answer. A timeout is a failure of the engine only if it had
     /// a quarter of `history.timeout`: a query with less time must not deny the history to others.
-    pub(crate) fn note_failure(&self, kind: HistoryProblemKind, began: Instant, stop: &AtomicBool) {
+    pub(crate) fn note_failure(&self, problem: &HistoryProblem, began: Instant, stop: &AtomicBool) {
         let is_slow = began.elapsed() >= self.settings.timeout.duration() / 4;
-        let is_of_engine = kind != HistoryProblemKind::Timeout || is_slow;
+        let is_of_engine = problem.kind != HistoryProblemKind::Timeout || is_slow;
         if is_of_engine && !stop.load(Ordering::Relaxed) {
-            self.block();
+            self.block(problem);
         }
     }
 
     fn check_blocked(&self) -> Result<(), HistoryProblem> {
         let blocked = *self.blocked.lock();
-        match blocked.is_some_and(|until| Instant::now() < until) {
-            true => Err(self.blocked_problem()),
-            false => Ok(()),
+        match blocked.filter(|until| Instant::now() < *until) {
+            Some(until) => Err(self.blocked_problem(until)),
+            None => Ok(()),
         }
     }
 
@@ -134,18 +140,19 @@ impl EngineClient {
     fn begin(&self, deadline: Instant) -> Result<(), HistoryProblem> {
         let mut blocked = self.blocked.lock();
         match *blocked {
-            Some(until) if Instant::now() < until => return Err(self.blocked_problem()),
+            Some(until) if Instant::now() < until => return Err(self.blocked_problem(until)),
             Some(_) => *blocked = Some(deadline),
             None => {}
         }
         Ok(())
     }
 
-    fn blocked_problem(&self) -> HistoryProblem {
-        self.problem(
-            HistoryProblemKind::Busy,
-            "failed a moment ago; not retried yet",
-        )
+    fn blocked_problem(&self, until: Instant) -> HistoryProblem {
+        let left = until.saturating_duration_since(Instant::now());
+        let seconds = left.as_secs_f64().ceil().max(1.0);
+        let cause = self.cause.lock();
+        let message = format!("failed a moment ago: {cause}; next attempt within {seconds} s");
+        self.problem(HistoryProblemKind::Busy, message)
     }
 
     fn slot(&self, limit: &RequestLimit) -> Result<RequestSlot<'_>, HistoryProblem> {
@@ -180,7 +187,7 @@ impl EngineClient {
         let began = Instant::now();
         let response = self.send(request, limit).map_err(|error| {
             let problem = self.io_problem(&error);
-            self.note_failure(problem.kind, began, &limit.stop);
+            self.note_failure(&problem, began, &limit.stop);
             refusal(problem)
         })?;
         let body = BoundedBody {
@@ -233,13 +240,14 @@ impl EngineClient {
             502..=504 | 429 => HistoryProblemKind::Unreachable,
             _ => HistoryProblemKind::Refused,
         };
+        let problem = self.problem(kind, format!("HTTP status {status}: {text}"));
         match status >= 500 || status == 429 {
-            true => self.block(),
+            true => self.block(&problem),
             false => self.unblock(),
         }
         EngineRefusal {
             status: Some(status),
-            problem: self.problem(kind, format!("HTTP status {status}: {text}")),
+            problem,
         }
     }
 
@@ -348,8 +356,11 @@ mod tests {
         let client = client();
         let deadline = Instant::now() + Duration::from_secs(60);
         assert!(client.begin(deadline).is_ok() && client.begin(deadline).is_ok());
-        client.block();
+        client.block(&client.problem(HistoryProblemKind::Unreachable, "no route"));
         assert!(client.check_blocked().is_err() && client.begin(deadline).is_err());
+        let refused = client.check_blocked().expect_err("blocked").message;
+        let expected = "http://127.0.0.1:9: failed a moment ago: no route; next attempt within 5 s";
+        assert_eq!(refused, expected);
         // The delay is over.
         *client.blocked.lock() = Some(Instant::now());
         assert!(client.check_blocked().is_ok() && client.begin(deadline).is_ok());
@@ -364,10 +375,12 @@ mod tests {
         let client = client();
         let (running, cancelled) = (AtomicBool::new(false), AtomicBool::new(true));
         let now = Instant::now();
-        client.note_failure(HistoryProblemKind::Timeout, now, &running);
-        client.note_failure(HistoryProblemKind::Unreachable, now, &cancelled);
+        let problem = |kind| client.problem(kind, "a failure");
+        client.note_failure(&problem(HistoryProblemKind::Timeout), now, &running);
+        let unreachable = problem(HistoryProblemKind::Unreachable);
+        client.note_failure(&unreachable, now, &cancelled);
         assert!(client.check_blocked().is_ok());
-        client.note_failure(HistoryProblemKind::Unreachable, now, &running);
+        client.note_failure(&unreachable, now, &running);
         assert!(client.check_blocked().is_err());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct HistoryCounters {
 #[derive(Debug, Default)]
 struct LastProblem {
     /// The message of the last request, if it failed.
-    current: Option<String>,
+    current: Option<HistoryProblem>,
     logged: Option<Instant>,
 }
 
@@ -46,6 +46,8 @@ pub struct HistoryStatus {
     pub problems: Vec<(&'static str, u64)>,
     /// Why the last request failed; `None` after a success.
     pub last_error: Option<String>,
+    /// The reason of the last error, as in `problems`.
+    pub last_error_kind: Option<&'static str>,
 }
 
 impl HistoryCounters {
@@ -82,7 +84,7 @@ impl HistoryCounters {
             }
         }
         let mut last = self.last.lock();
-        last.current = Some(problem.message.clone());
+        last.current = Some(problem.clone());
         if last.logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             last.logged = Some(Instant::now());
             tracing::warn!(problem = problem.message, "history is incomplete");
@@ -92,6 +94,7 @@ impl HistoryCounters {
     pub(crate) fn status(&self) -> HistoryStatus {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let problems = HistoryProblemKind::ALL.iter().zip(&self.problems);
+        let last = self.last.lock().current.clone();
         HistoryStatus {
             requests: load(&self.requests),
             received_bytes: load(&self.received_bytes),
@@ -101,7 +104,8 @@ impl HistoryCounters {
             problems: problems
                 .map(|(kind, count)| (kind.as_str(), load(count)))
                 .collect(),
-            last_error: self.last.lock().current.clone(),
+            last_error_kind: last.as_ref().map(|problem| problem.kind.as_str()),
+            last_error: last.map(|problem| problem.message),
             ..HistoryStatus::default()
         }
     }

@@ -287,7 +287,7 @@ impl PrometheusHistory {
             }
         };
         self.client
-            .note_failure(problem.kind, response.began, &plan.limit.stop);
+            .note_failure(&problem, response.began, &plan.limit.stop);
         Err(problem)
     }
 

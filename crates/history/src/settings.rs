@@ -156,6 +156,9 @@ impl FromStr for EngineUrl {
         if url.path.contains('?') {
             return Err("the URL has a query; only a path before /api/v1 is accepted".to_owned());
         }
+        if url.path.ends_with("/api/v1") {
+            return Err("remove /api/v1 from the URL; it is appended".to_owned());
+        }
         Ok(EngineUrl(url))
     }
 }
@@ -225,6 +228,8 @@ mod tests {
         let url: EngineUrl = "http://mimir:9009/prometheus/".parse().expect("valid");
         assert_eq!(url.path, "/prometheus");
         assert!("http://vm:8428/?a=b".parse::<EngineUrl>().is_err());
+        let api = "http://vm:8428/api/v1/".parse::<EngineUrl>();
+        assert!(api.expect_err("refused").contains("remove /api/v1"));
         assert!("vm:8428".parse::<EngineUrl>().is_err());
         assert_eq!(
             url.to_value(),

@@ -50,10 +50,16 @@ impl Authorization<'_> {
     }
 }
 
+/// Checks a file with a password or a token.
+pub fn check_secret_file(path: &Path) -> Result<(), AuthorizationError> {
+    read_secret(path).map(drop)
+}
+
 /// Reads a secret, without the line break at its end.
 fn read_secret(path: &Path) -> Result<String, AuthorizationError> {
+    // Absolute: a relative path begins in the directory in which the agent was started.
     let unusable = |problem: String| AuthorizationError {
-        path: path.to_owned(),
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         problem,
     };
     let bytes = read_plain(path, SECRET_BYTES_MAX);

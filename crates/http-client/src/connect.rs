@@ -76,7 +76,10 @@ pub fn tls_config(trust: &ServerTrust) -> io::Result<Arc<ClientConfig>> {
         .as_deref()
         .or(bundle)
         .ok_or_else(|| io::Error::other("no certificates of authorities found; set ca_file"))?;
-    let unusable = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
+    let unusable = |problem: String| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        io::Error::other(format!("{}: {problem}", path.display()))
+    };
     let text = pegel_plain_file::read_plain(path, CA_BYTES_MAX)
         .map_err(|error| unusable(error.to_string()))?;
     let mut roots = RootCertStore::empty();

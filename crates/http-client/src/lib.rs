@@ -13,7 +13,7 @@ mod http2_call;
 mod resolve;
 mod server_url;
 
-pub use authorization::{Authorization, AuthorizationError};
+pub use authorization::{Authorization, AuthorizationError, check_secret_file};
 pub use connect::{ServerTrust, connect_tcp, connect_tcp_with_limit, tls_config};
 pub use http2_call::{Http2Response, call_http2};
 pub use server_url::ServerUrl;
@@ -97,6 +97,18 @@ pub struct HttpBody {
     pub limit: WaitLimit,
 }
 
+/// Names the usual cause of a handshake with a server that answers without TLS.
+fn explain_handshake(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidMessage(_)) => io::Error::new(
+            error.kind(),
+            format!("{error}; the server may not speak TLS"),
+        ),
+        _ => error,
+    }
+}
+
 impl HttpConnection {
     pub fn over_unix(stream: UnixStream) -> io::Result<HttpConnection> {
         stream.set_nonblocking(true)?;
@@ -133,7 +145,8 @@ impl HttpConnection {
         let runtime = new_runtime()?;
         let connected = limit.wait_for(&runtime, async {
             let stream = tokio::net::TcpStream::from_std(stream)?;
-            TlsConnector::from(config).connect(name, stream).await
+            let connecting = TlsConnector::from(config).connect(name, stream);
+            connecting.await.map_err(explain_handshake)
         })?;
         HttpConnection::with_stream(runtime, connected)
     }

@@ -17,6 +17,9 @@ use super::{RecordPlace, StorageCredentials, StorageEndpoints, StorageProblem};
 const FILE_MODE: u32 = 0o640;
 const DIR_MODE: u32 = 0o750;
 
+/// Readers of Parquet ignore names that begin with a dot.
+const PROBE_NAME: &str = ".pegel-probe";
+
 /// The result of storing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateOutcome {
@@ -42,6 +45,21 @@ impl FilePlace {
         Ok(FilePlace { folder })
     }
 
+    /// Checks whether files can be stored: stores an empty file and removes it.
+    pub fn probe(&mut self) -> Result<(), StorageProblem> {
+        match &mut self.folder {
+            OpenFolder::Objects(client) => {
+                client.put_new(PROBE_NAME, b"")?;
+                // Best effort: credentials may permit storing only.
+                let _ = client.delete(PROBE_NAME);
+                Ok(())
+            }
+            OpenFolder::Directory(dir) => {
+                probe_directory(dir).map_err(|error| file_problem(dir, &error))
+            }
+        }
+    }
+
     /// Stores a file unless there is one with this name, which may contain slashes.
     pub fn create(&mut self, name: &str, bytes: &[u8]) -> Result<CreateOutcome, StorageProblem> {
         let is_new = match &mut self.folder {
@@ -55,6 +73,16 @@ impl FilePlace {
             true => CreateOutcome::Created,
             false => CreateOutcome::Exists,
         })
+    }
+}
+
+fn probe_directory(dir: &Path) -> io::Result<()> {
+    create_folders(dir, dir)?;
+    replace_file(dir, PROBE_NAME, FILE_MODE, b"")?;
+    match fs::remove_file(dir.join(PROBE_NAME)) {
+        // Another agent that stores here removed it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -158,6 +186,22 @@ mod tests {
         replace_file(&dir, "file", FILE_MODE, b"x").expect_err("a directory");
         let count = fs::read_dir(&dir).expect("listed").count();
         assert_eq!(count, 1, "no temporary file remains");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn a_place_is_probed_without_a_trace() {
+        let dir = std::env::temp_dir().join(format!("pegel-file-place-p-{}", std::process::id()));
+        let none = StorageCredentials::default();
+        let open = |dir: &Path| {
+            let place = RecordPlace::Directory(dir.to_owned());
+            FilePlace::open(&place, &none, &StorageEndpoints::default()).expect("a directory")
+        };
+        open(&dir).probe().expect("can be written");
+        assert_eq!(fs::read_dir(&dir).expect("made").count(), 0);
+        let problem = open(Path::new("/proc/pegel-archive")).probe();
+        let problem = problem.expect_err("not in /proc");
+        assert!(problem.text.contains("/proc/pegel-archive"), "{problem}");
         fs::remove_dir_all(&dir).expect("removed");
     }
 

@@ -47,6 +47,8 @@ pub enum RecordPlaceError {
          file:///DIR"
     )]
     Scheme,
+    #[error("a path is not a place; did you mean file:// and this path, as in file:///DIR?")]
+    Path,
     #[error(
         "a place has no query string; pass a SAS token in the variable AZURE_STORAGE_SAS_TOKEN"
     )]
@@ -174,7 +176,10 @@ impl FromStr for RecordPlace {
     type Err = RecordPlaceError;
 
     fn from_str(text: &str) -> Result<RecordPlace, RecordPlaceError> {
-        let (scheme, rest) = text.split_once("://").ok_or(RecordPlaceError::Scheme)?;
+        let (scheme, rest) = text.split_once("://").ok_or(match text.starts_with('/') {
+            true => RecordPlaceError::Path,
+            false => RecordPlaceError::Scheme,
+        })?;
         if scheme == "file" {
             return match rest.starts_with('/') && !rest.contains(char::is_control) {
                 true => Ok(RecordPlace::Directory(rest.into())),

@@ -130,6 +130,15 @@ impl PackageFiles {
             let to = format!("usr/share/pegel/drop-ins/{}", file_name(&path));
             files.add(&to, FileRole::Plain, 0o644, tool::read(&path)?);
         }
+        // Below `docs`, so that the links of README.md lead to them.
+        for dir in ["docs", "docs/start"] {
+            for path in entries(&step::root().join(dir))? {
+                if path.extension().is_some_and(|extension| extension == "md") {
+                    let to = format!("usr/share/doc/pegel/{dir}/{}", file_name(&path));
+                    files.add(&to, FileRole::Documentation, 0o644, tool::read(&path)?);
+                }
+            }
+        }
         let notices = licences::third_party_notices(graph)?;
         let to = "usr/share/licenses/pegel/THIRD-PARTY-LICENSES.txt";
         files.add(to, FileRole::Licence, 0o644, notices.into_bytes());

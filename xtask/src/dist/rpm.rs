@@ -79,6 +79,8 @@ fn spec_file(release: &Release, files: &PackageFiles, install: &str, scripts: &s
          %dir %attr(0755, root, root) /usr/share/pegel\n\
          %dir %attr(0755, root, root) /usr/share/pegel/drop-ins\n\
          %dir %attr(0755, root, root) /usr/share/doc/pegel\n\
+         %dir %attr(0755, root, root) /usr/share/doc/pegel/docs\n\
+         %dir %attr(0755, root, root) /usr/share/doc/pegel/docs/start\n\
          %dir %attr(0755, root, root) /usr/share/licenses/pegel\n\
          {list}",
         release.version,

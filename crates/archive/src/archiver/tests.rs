@@ -21,9 +21,13 @@ fn open_store(home: &TempDir, clock: &Arc<FakeClock>) -> Store {
 }
 
 fn start(store: &Store, home: &TempDir, clock: &Arc<FakeClock>) -> Archiver {
+    start_in(home.join("archive"), store, home, clock)
+}
+
+fn start_in(archive: PathBuf, store: &Store, home: &TempDir, clock: &Arc<FakeClock>) -> Archiver {
     let options = ArchiverOptions {
         settings: ArchiveSettings::default(),
-        place: ArchivePlace(RecordPlace::Directory(home.join("archive"))),
+        place: ArchivePlace(RecordPlace::Directory(archive)),
         node: "n1".to_owned(),
         dir: home.join("store"),
         store: store.clone(),
@@ -111,6 +115,29 @@ fn a_block_of_several_days_becomes_a_file_for_each() {
         let dir = home.join(format!("archive/date=2026-11-{day}"));
         assert_eq!(files_below(&dir), count, "{day}");
     }
+    drop(archiver);
+    store.close();
+}
+
+#[test]
+fn an_unusable_place_is_reported_before_the_first_block() {
+    let (home, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
+    let store = open_store(&home, &clock);
+    let file = home.join("file");
+    std::fs::write(&file, "").expect("written");
+    let archiver = start_in(file.join("archive"), &store, &home, &clock);
+    eventually("the place is reported", || {
+        let counts = archiver.counts();
+        let error = counts.last_error.as_deref().unwrap_or_default();
+        let is_done = error.contains("file/archive") && counts.errors > 0;
+        is_done.then_some(()).ok_or(counts)
+    });
+    std::fs::remove_file(&file).expect("removed");
+    eventually("the place is usable", || {
+        let counts = archiver.counts();
+        counts.last_error.is_none().then_some(()).ok_or(counts)
+    });
+    assert_eq!(files_below(&file), 0);
     drop(archiver);
     store.close();
 }

@@ -43,7 +43,8 @@ const FIXES: [(&str, &str); 18] = [
     ),
     (
         "bad_name",
-        "correct the sender: its names or labels are too long or contain invalid characters",
+        "correct the sender: its names or labels are too long, contain invalid characters, or are \
+         reserved for the node, such as node_load1 (docs/metrics.md)",
     ),
     (
         "kernel",

@@ -14,8 +14,16 @@ pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
     let number = |key: &str| history[key].as_u64().unwrap_or(0);
     if let Some(error) = history["last_error"].as_str() {
         let message = format!("the last request failed: {error}");
-        let fix = "start the engine or correct the configuration (history); queries lack what is \
-                   older than the store";
+        let fix = match history["last_error_kind"].as_str() {
+            // The engine works; the answer is larger than the agent or the engine permits.
+            Some("too_large") => {
+                "raise history.bytes, or use a recording rule for queries over long times"
+            }
+            _ => {
+                "start the engine or correct the configuration (history); queries lack what is \
+                 older than the store"
+            }
+        };
         return vec![Finding::better("history", message, fix)];
     }
     let message = match number("requests") {
@@ -45,5 +53,11 @@ mod tests {
         let found = evaluate(&down);
         assert_ne!(found[0].state, FindingState::Ok);
         assert!(found[0].message.contains("refused"));
+        let large = json!({"history": {
+            "url": "http://vm:8428", "requests": 3, "last_error": "http://vm:8428: too large",
+            "last_error_kind": "too_large",
+        }});
+        let fix = evaluate(&large).remove(0).fix.expect("a fix");
+        assert!(fix.starts_with("raise history.bytes"), "{fix}");
     }
 }

@@ -27,10 +27,14 @@ pub(super) fn text() -> String {
     )]);
     roff.control("SH", ["KEYS"]);
     roff.text([roman(
-        "Keys of a section are written with a dot: keep.disk is the key disk of the section keep.",
+        "Keys of a section are written with a dot: keep.disk is the key disk of the section keep. \
+         remote_write[].url is the key url of each entry of the list remote_write.",
     )]);
     for key in Config::keys() {
         write_key(&mut roff, &key, "");
+        for inner in Config::entry_keys(key.name) {
+            write_key(&mut roff, &inner, &format!("{}[]", key.name));
+        }
     }
     roff.control("SH", ["EXAMPLES"]);
     roff.text([roman(
@@ -53,7 +57,8 @@ pub(super) fn text() -> String {
     roff.text([roman("The configuration of the system's service.")]);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([roman(
-        "pegel(1), pegel-agent(1), pegel-config(1), pegel-config-check(1)",
+        "pegel(1), pegel-agent(1), pegel-config(1), pegel-config-check(1); packages install the pages \
+         of docs in /usr/share/doc/pegel/docs",
     )]);
     roff.render()
 }
@@ -96,6 +101,7 @@ mod tests {
             assert!(text.contains(&format!("\\fB{first}")), "{}", row.key);
         }
         assert!(text.contains("\\fBkeep.disk\\fR"), "{text}");
+        assert!(text.contains("\\fBremote_write[].shards\\fR"), "{text}");
     }
 
     #[test]

@@ -87,13 +87,29 @@ enum QueryRange {
 /// The value of `--range` for the time of the job.
 const WHOLE_JOB: &str = "job";
 
+/// Returns how PromQL names a metric of statsd such as `a.b`; `None` for another expression.
+fn dotted_name_hint(expression: &str) -> Option<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-');
+    let is_dotted = expression.contains('.')
+        && expression.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && expression.chars().all(is_part);
+    is_dotted.then(|| {
+        let name = expression.replace(['.', '-'], "_");
+        format!("hint: PromQL accepts no dots in a name; write {name} or '{{\"{expression}\"}}'")
+    })
+}
+
 pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let times = QueryTimes::parse(args)?;
     let interval = args.watch.as_deref().map(|text| duration("--watch", text));
     let interval = interval.transpose()?;
     let client = args.node.client(args.socket.as_deref())?;
     loop {
-        let answer = evaluate(&client, args, times)?;
+        let answer = evaluate(&client, args, times).inspect_err(|_| {
+            if let Some(hint) = dotted_name_hint(&args.expression) {
+                output::print_message(&hint);
+            }
+        })?;
         let text = show(args, &answer);
         let Some(interval) = interval else {
             output::write(args.output.as_deref(), &text)?;
@@ -234,6 +250,18 @@ fn now() -> Millis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_dots_is_explained() {
+        let hint = dotted_name_hint("solver.iter").expect("a hint");
+        assert!(
+            hint.contains("solver_iter or '{\"solver.iter\"}'"),
+            "{hint}"
+        );
+        for other in ["node_load1", "rate(a.b[1m])", "0.5", "sum by (a.b) (x)"] {
+            assert_eq!(dotted_name_hint(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_range_has_about_120_steps_of_whole_seconds() {

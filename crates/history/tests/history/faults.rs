@@ -168,7 +168,7 @@ fn an_engine_that_is_down_is_reported_and_not_retried_at_once() {
     let data = TestData::new(now_millis());
     let last = RetainedStore::of_last(&data);
     let again = ask_again(&data, &last, answered.reader);
-    assert_marked(&again, HistoryProblemKind::Busy, "not retried yet");
+    assert_marked(&again, HistoryProblemKind::Busy, "next attempt within");
     assert_eq!(again.reader.status().requests, 1);
 }
 

@@ -23,6 +23,8 @@ pub struct HistoryMark {
     pub address: String,
     /// Samples before this time were read from the engine.
     pub until: Millis,
+    /// Whether the engine had anything of what was read.
+    pub has_series: bool,
     /// Samples before this time are missing; `None` in a complete response.
     pub from: Option<Millis>,
     /// Why samples are missing, or may be.
@@ -36,6 +38,7 @@ impl HistoryRecord {
         self.merge(HistoryMark {
             address: address.to_owned(),
             until,
+            has_series: !answer.series.is_empty(),
             from: problem.map(|_| answer.complete_from.min(until)),
             problems: problem
                 .map(|problem| problem.message.clone())
@@ -53,6 +56,7 @@ impl HistoryRecord {
             return;
         };
         known.until = known.until.max(mark.until);
+        known.has_series |= mark.has_series;
         known.from = known.from.max(mark.from);
         known.kind = known.kind.or(mark.kind);
         for problem in mark.problems {
@@ -80,10 +84,11 @@ impl HistoryMark {
         text
     }
 
-    /// Returns the note of a response that contains history.
-    pub fn info(&self) -> String {
+    /// Returns the note of a response that contains history; `None` if the engine had no series.
+    pub fn info(&self) -> Option<String> {
         let until = format_time(self.until);
-        format!("history: samples before {until} are from {}", self.address)
+        let note = || format!("history: samples before {until} are from {}", self.address);
+        self.has_series.then(note)
     }
 
     /// Returns the warnings of a response that lacks a part.
@@ -125,10 +130,13 @@ mod tests {
         record.add("http://vm:8428", T, &answer(None));
         let mark = record.mark().expect("a mark");
         assert_eq!(mark.header(), "until=2023-11-14T22:13:20Z");
-        assert_eq!(
-            mark.info(),
-            "history: samples before 2023-11-14T22:13:20Z are from http://vm:8428"
-        );
+        assert_eq!(mark.info(), None, "nothing was read");
+        let mark = HistoryMark {
+            has_series: true,
+            ..mark
+        };
+        let expected = "history: samples before 2023-11-14T22:13:20Z are from http://vm:8428";
+        assert_eq!(mark.info().as_deref(), Some(expected));
         assert!(mark.warnings().is_empty());
     }
 

@@ -22,6 +22,8 @@ const WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
 /// Errors of the client that do not depend on the samples: missing or expired credentials, a wrong
 /// path, limits, and proxies. The samples wait until the cause is corrected.
 const UNRELATED_TO_SAMPLES: [u16; 10] = [401, 402, 403, 404, 405, 407, 408, 421, 425, 429];
+/// The beginning of VictoriaMetrics' answer to a wrong path, which has the status 400.
+const WRONG_PATH: &str = "unsupported path requested";
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -194,6 +196,7 @@ fn classify(
     let written = written.and_then(|count| count.trim().parse::<u64>().ok());
     // Without control characters: the message is written to logs and terminals.
     let text = String::from_utf8_lossy(body).replace(char::is_control, " ");
+    let is_wrong_path = text.trim_start().starts_with(WRONG_PATH);
     let message = match text.trim() {
         "" => format!("HTTP status {status}"),
         text => format!("HTTP status {status}: {text}"),
@@ -204,10 +207,14 @@ fn classify(
         200..300 if is_v2 && written.is_none() => PostOutcome::NoVersion2,
         200..300 => PostOutcome::Stored,
         415 if is_v2 => PostOutcome::NoVersion2,
-        400..500 if !UNRELATED_TO_SAMPLES.contains(&status) => PostOutcome::Refused {
-            message,
-            written: written.unwrap_or(0),
-        },
+        400..500
+            if !UNRELATED_TO_SAMPLES.contains(&status) && !(status == 400 && is_wrong_path) =>
+        {
+            PostOutcome::Refused {
+                message,
+                written: written.unwrap_or(0),
+            }
+        }
         // Redirects are not followed. They are retried until the configuration is corrected.
         _ => PostOutcome::Retry {
             message,
@@ -245,6 +252,19 @@ mod tests {
         assert_eq!(kind(204, Some("7"), true), "stored");
         assert_eq!(kind(204, None, true), "no version 2");
         assert_eq!(kind(415, None, true), "no version 2");
+    }
+
+    #[test]
+    fn samples_wait_while_the_path_is_wrong() {
+        let body = b"unsupported path requested: \"/\"";
+        let answer = classify(400, (None, None), body, false);
+        let expected = PostOutcome::Retry {
+            message: "HTTP status 400: unsupported path requested: \"/\"".to_owned(),
+            after: None,
+        };
+        assert_eq!(answer, expected);
+        let answer = classify(422, (None, None), body, false);
+        assert!(matches!(answer, PostOutcome::Refused { .. }), "{answer:?}");
     }
 
     #[test]

@@ -75,6 +75,17 @@ impl RemoteWriteSettings {
         self.name.clone().or_else(of_url).unwrap_or_default()
     }
 
+    /// Returns a warning about a URL without a path: receivers accept samples below a path only.
+    pub fn missing_path_warning(&self) -> Option<String> {
+        let url = &self.url.as_ref()?.0;
+        matches!(&*url.path, "" | "/").then(|| {
+            format!(
+                "remote_write: {url} has no path; VictoriaMetrics: /api/v1/write, Mimir: \
+                 /api/v1/push"
+            )
+        })
+    }
+
     pub(super) fn authorization(&self) -> Authorization<'_> {
         Authorization {
             bearer_token_file: self.bearer_token_file.as_deref(),
@@ -326,6 +337,21 @@ mod tests {
         let keyed = read("[{url: 'http://vm/w?key=planted', headers: {X-Key: planted}}]");
         let shown = keyed.expect("valid").to_value().to_inline();
         assert!(!shown.contains("planted"), "{shown}");
+    }
+
+    #[test]
+    fn a_url_without_a_path_is_reported() {
+        let warning = |url: &str| {
+            let targets = read(&format!("[{{url: '{url}'}}]")).expect("valid");
+            targets.0[0].0.missing_path_warning()
+        };
+        for url in ["http://vm:8428", "http://vm:8428/"] {
+            let text = warning(url).expect("a warning");
+            let expected =
+                "remote_write: http://vm:8428 has no path; VictoriaMetrics: /api/v1/write";
+            assert!(text.starts_with(expected), "{text}");
+        }
+        assert_eq!(warning("http://vm:8428/api/v1/write"), None);
     }
 
     #[test]

@@ -224,7 +224,7 @@ async fn respond(
         work.warnings.extend(work.tree.warning());
         if let Some(mark) = work.history.as_ref().and_then(RequestHistory::mark) {
             work.warnings.extend(mark.warnings());
-            work.infos.push(mark.info());
+            work.infos.extend(mark.info());
         }
         for (key, texts) in [("warnings", &work.warnings), ("infos", &work.infos)] {
             if !texts.is_empty() {
