@@ -12,7 +12,7 @@ mod delays;
 mod disturber;
 mod fixed_work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -211,7 +211,10 @@ fn report_rate(report: &mut BenchReport, rate: u32, conditions: &[&NoiseConditio
 }
 
 /// Returns the path after `--svg`.
+/// Returns the path for the chart. A relative one begins in the workspace: cargo runs benchmarks in
+/// the directory of their package.
 fn chart_path() -> Option<PathBuf> {
     let mut args = std::env::args_os().skip_while(|arg| arg != "--svg");
-    args.nth(1).map(PathBuf::from)
+    let path = args.nth(1)?;
+    Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path))
 }

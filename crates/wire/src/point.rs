@@ -124,7 +124,7 @@ impl<'a> PointBatch<'a> {
     /// Adds points of another protocol that differ only in their values. They share their labels.
     pub fn add_values(
         &mut self,
-        name: &Cow<'a, str>,
+        name: Cow<'a, str>,
         time: Millis,
         values: impl Iterator<Item = f64>,
         labels: Vec<(String, String)>,

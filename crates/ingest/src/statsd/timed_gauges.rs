@@ -49,7 +49,7 @@ pub(crate) fn add_timed_gauge<'a>(line: &'a [u8], batch: &mut PointBatch<'a>) ->
     let time = seconds.saturating_mul(1000);
     let values = metric.values().map(|number| number.value);
     let name = String::from_utf8_lossy(metric.name);
-    batch.add_values(&name, time, values, labels_of(&metric));
+    batch.add_values(name, time, values, labels_of(&metric));
     true
 }
 
