@@ -146,13 +146,11 @@ mod tests {
         let mut create = |bytes: &[u8]| place.create("a=1/b=2/file", bytes).expect("stored");
         assert_eq!(create(b"first"), CreateOutcome::Created);
         assert_eq!(create(b"second"), CreateOutcome::Exists);
-        let content = std::fs::read(dir.join("a=1/b=2/file")).expect("read");
+        let content = fs::read(dir.join("a=1/b=2/file")).expect("read");
         assert_eq!(content, b"first");
-        let count = std::fs::read_dir(dir.join("a=1/b=2"))
-            .expect("listed")
-            .count();
+        let count = fs::read_dir(dir.join("a=1/b=2")).expect("listed").count();
         assert_eq!(count, 1, "no temporary file remains");
-        std::fs::remove_dir_all(&dir).expect("removed");
+        fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]
@@ -208,13 +206,13 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_be_made_is_a_problem() {
         let file = std::env::temp_dir().join(format!("pegel-file-place-f-{}", std::process::id()));
-        std::fs::write(&file, "x").expect("written");
+        fs::write(&file, "x").expect("written");
         let place = RecordPlace::Directory(file.join("below"));
         let none = StorageCredentials::default();
         let mut place =
             FilePlace::open(&place, &none, &StorageEndpoints::default()).expect("a directory");
         let problem = place.create("x", b"").expect_err("not a directory");
         assert!(problem.text.contains("below"), "{problem}");
-        std::fs::remove_file(&file).expect("removed");
+        fs::remove_file(&file).expect("removed");
     }
 }

@@ -82,14 +82,14 @@ fn a_block_that_cannot_be_read_does_not_hold_up_the_others() {
     eventually("the other blocks are archived", || {
         let counts = archiver.counts();
         let is_done = counts.blocks == 2 && counts.errors > 0 && counts.pending_blocks == 1;
-        is_done.then_some(()).ok_or(counts)
+        is_done.then_some(()).ok_or(format!("{counts:?}"))
     });
     assert_eq!(files_below(&home.join("archive")), 2);
     std::fs::rename(&away, &path).expect("moved back");
     eventually("the block is archived", || {
         let counts = archiver.counts();
         let is_done = counts.blocks == 3 && counts.pending_blocks == 0;
-        is_done.then_some(()).ok_or(counts)
+        is_done.then_some(()).ok_or(format!("{counts:?}"))
     });
     assert_eq!(files_below(&home.join("archive")), 3);
     drop(archiver);
@@ -108,7 +108,9 @@ fn a_block_of_several_days_becomes_a_file_for_each() {
     let archiver = start(&store, &home, &clock);
     eventually("both blocks are archived", || {
         let counts = archiver.counts();
-        (counts.samples == 4).then_some(()).ok_or(counts)
+        (counts.samples == 4)
+            .then_some(())
+            .ok_or(format!("{counts:?}"))
     });
     assert_eq!(archiver.counts().files, 4);
     for (day, count) in [("15", 1), ("16", 0), ("17", 1), ("18", 1), ("19", 1)] {
@@ -130,12 +132,16 @@ fn an_unusable_place_is_reported_before_the_first_block() {
         let counts = archiver.counts();
         let error = counts.last_error.as_deref().unwrap_or_default();
         let is_done = error.contains("file/archive") && counts.errors > 0;
-        is_done.then_some(()).ok_or(counts)
+        is_done.then_some(()).ok_or(format!("{counts:?}"))
     });
     std::fs::remove_file(&file).expect("removed");
     eventually("the place is usable", || {
         let counts = archiver.counts();
-        counts.last_error.is_none().then_some(()).ok_or(counts)
+        counts
+            .last_error
+            .is_none()
+            .then_some(())
+            .ok_or(format!("{counts:?}"))
     });
     assert_eq!(files_below(&file), 0);
     drop(archiver);

@@ -72,7 +72,7 @@ impl ChosenNodes {
     }
 
     /// Returns the most bytes of the responses of all nodes to one request.
-    pub(super) fn responses_bytes_max(&self) -> usize {
+    pub(super) fn node_responses_bytes_max(&self) -> usize {
         self.access.context.settings.node_responses_bytes_max
     }
 
@@ -89,7 +89,7 @@ impl ChosenNodes {
         accepts: &dyn Fn(&str) -> bool,
         limits: &FanOutLimits,
     ) -> Result<Vec<SelectedSeries>, QueryError> {
-        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
+        let bytes_max = limits.bytes_max.min(self.node_responses_bytes_max());
         request.bytes_max = bytes_max as u64;
         let answers = self.ask(accepts, limits, |nodes| {
             request.nodes = nodes.to_vec();
@@ -97,7 +97,7 @@ impl ChosenNodes {
         })?;
         let mut found = Vec::new();
         let mut limit = limits.time();
-        let memory_max = DECODED_SIZE_MAX * self.responses_bytes_max();
+        let memory_max = DECODED_SIZE_MAX * self.node_responses_bytes_max();
         for answer in answers {
             match read_series(&answer.body, memory_max, &mut limit)? {
                 Ok((series, end)) => {
@@ -182,7 +182,7 @@ impl ChosenNodes {
             deadline: time,
             is_owner: self.access.is_owner,
         };
-        let bytes_max = limits.bytes_max.min(self.responses_bytes_max());
+        let bytes_max = limits.bytes_max.min(self.node_responses_bytes_max());
         let canceled = async {
             while !limits.cancellation.is_canceled() {
                 tokio::time::sleep(CANCELLATION_CHECK).await;
@@ -207,7 +207,7 @@ impl ChosenNodes {
         bytes_max: usize,
     ) -> Result<Vec<ChildAnswer>, QueryError> {
         let record = &self.access.record;
-        let bytes_max = bytes_max.min(self.responses_bytes_max());
+        let bytes_max = bytes_max.min(self.node_responses_bytes_max());
         for (error, below) in &responses.failed {
             if let TreeCallError::TooLarge { .. } = error {
                 return Err(QueryError::TooLarge(bytes_max));

@@ -67,7 +67,7 @@ impl TreeSource {
         }
         let limits = FanOutLimits {
             deadline,
-            bytes_max: self.nodes.responses_bytes_max(),
+            bytes_max: self.nodes.node_responses_bytes_max(),
             cancellation: Default::default(),
         };
         let mut decoder = SelectedDecoder::new(limits.bytes_max, limits.time());

@@ -196,7 +196,8 @@ fn classify(
     let written = written.and_then(|count| count.trim().parse::<u64>().ok());
     // Without control characters: the message is written to logs and terminals.
     let text = String::from_utf8_lossy(body).replace(char::is_control, " ");
-    let is_wrong_path = text.trim_start().starts_with(WRONG_PATH);
+    let is_wrong_path = status == 400 && text.trim_start().starts_with(WRONG_PATH);
+    let is_about_samples = !is_wrong_path && !UNRELATED_TO_SAMPLES.contains(&status);
     let message = match text.trim() {
         "" => format!("HTTP status {status}"),
         text => format!("HTTP status {status}: {text}"),
@@ -207,14 +208,10 @@ fn classify(
         200..300 if is_v2 && written.is_none() => PostOutcome::NoVersion2,
         200..300 => PostOutcome::Stored,
         415 if is_v2 => PostOutcome::NoVersion2,
-        400..500
-            if !UNRELATED_TO_SAMPLES.contains(&status) && !(status == 400 && is_wrong_path) =>
-        {
-            PostOutcome::Refused {
-                message,
-                written: written.unwrap_or(0),
-            }
-        }
+        400..500 if is_about_samples => PostOutcome::Refused {
+            message,
+            written: written.unwrap_or(0),
+        },
         // Redirects are not followed. They are retried until the configuration is corrected.
         _ => PostOutcome::Retry {
             message,
