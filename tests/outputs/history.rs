@@ -274,9 +274,9 @@ const EXPRESSIONS: &[&str] = &[
 ];
 
 /// Series and their points.
-type Found = BTreeMap<String, Vec<(i64, f64)>>;
+type FoundPoints = BTreeMap<String, Vec<(i64, f64)>>;
 
-fn evaluate(address: &AgentAddress, path: &str) -> Found {
+fn evaluate(address: &AgentAddress, path: &str) -> FoundPoints {
     let answer = get(address, path).expect("an answer");
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     let body = answer.json();
@@ -302,8 +302,8 @@ fn evaluate(address: &AgentAddress, path: &str) -> Found {
 }
 
 #[track_caller]
-fn assert_equal(expected: &Found, found: &Found, what: &str) {
-    let keys = |found: &Found| found.keys().cloned().collect::<Vec<_>>();
+fn assert_equal(expected: &FoundPoints, found: &FoundPoints, what: &str) {
+    let keys = |found: &FoundPoints| found.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(expected), keys(found), "{what}");
     for (labels, points) in expected {
         let other = &found[labels];

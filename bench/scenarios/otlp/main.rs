@@ -12,7 +12,7 @@ use pegel_bench::{BenchReport, FigureGate, median, process_cpu_time, release_bin
 use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{AgentAddress, AgentBuilder, VictoriaMetrics};
 
-use requests::{Exports, PointKind};
+use requests::{ExportKind, Exports};
 
 /// Exports per figure.
 const EXPORTS: usize = 40;
@@ -70,11 +70,11 @@ fn main() -> ExitCode {
     });
     let repetitions = report.repetitions(9);
     let start = SystemClock.utc() - 3_600_000;
-    for kind in PointKind::ALL {
+    for kind in ExportKind::ALL {
         let mut exports = Exports::new(kind, start);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // VictoriaMetrics does not add increases up.
-        let mut peer = peer.as_mut().filter(|_| kind != PointKind::Increase);
+        let mut peer = peer.as_mut().filter(|_| kind != ExportKind::Increase);
         // The first export creates the series.
         for body in exports.bodies(1) {
             pegel.post(&body);

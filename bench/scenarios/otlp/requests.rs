@@ -15,43 +15,46 @@ const POINTS_PER_REQUEST: usize = 1_000;
 const BOUNDS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PointKind {
+pub(crate) enum ExportKind {
     Total,
     Increase,
     Histogram,
 }
 
-impl PointKind {
-    pub(crate) const ALL: [PointKind; 3] =
-        [PointKind::Total, PointKind::Increase, PointKind::Histogram];
+impl ExportKind {
+    pub(crate) const ALL: [ExportKind; 3] = [
+        ExportKind::Total,
+        ExportKind::Increase,
+        ExportKind::Histogram,
+    ];
 
     pub(crate) fn work(self) -> &'static str {
         match self {
-            PointKind::Total => "cumulative sums, 5,000 series",
-            PointKind::Increase => "delta sums, 5,000 series",
-            PointKind::Histogram => "cumulative histograms, 1,000 with 13 series",
+            ExportKind::Total => "cumulative sums, 5,000 series",
+            ExportKind::Increase => "delta sums, 5,000 series",
+            ExportKind::Histogram => "cumulative histograms, 1,000 with 13 series",
         }
     }
 
     /// Returns the number of data points of one export.
     pub(crate) fn streams(self) -> usize {
         match self {
-            PointKind::Total | PointKind::Increase => 5_000,
-            PointKind::Histogram => 1_000,
+            ExportKind::Total | ExportKind::Increase => 5_000,
+            ExportKind::Histogram => 1_000,
         }
     }
 }
 
 /// Consecutive exports.
 pub(crate) struct Exports {
-    kind: PointKind,
+    kind: ExportKind,
     attributes: Vec<Vec<KeyValue>>,
     start: Millis,
     round: u64,
 }
 
 impl Exports {
-    pub(crate) fn new(kind: PointKind, start: Millis) -> Exports {
+    pub(crate) fn new(kind: ExportKind, start: Millis) -> Exports {
         Exports {
             kind,
             attributes: (0..kind.streams()).map(attributes).collect(),
@@ -77,16 +80,16 @@ impl Exports {
         let start = self.start.unsigned_abs() * 1_000_000;
         let time = start + self.round * 1_000_000_000;
         match self.kind {
-            PointKind::Increase => (time - 1_000_000_000, time),
+            ExportKind::Increase => (time - 1_000_000_000, time),
             _ => (start, time),
         }
     }
 
     fn metric(&self, attributes: &[Vec<KeyValue>]) -> Metric {
         let (name, data) = match self.kind {
-            PointKind::Total => ("bench.total", self.sum(attributes)),
-            PointKind::Increase => ("bench.increase", self.sum(attributes)),
-            PointKind::Histogram => ("bench.duration", self.histogram(attributes)),
+            ExportKind::Total => ("bench.total", self.sum(attributes)),
+            ExportKind::Increase => ("bench.increase", self.sum(attributes)),
+            ExportKind::Histogram => ("bench.duration", self.histogram(attributes)),
         };
         Metric {
             name: name.to_owned(),
@@ -98,7 +101,7 @@ impl Exports {
     fn sum(&self, attributes: &[Vec<KeyValue>]) -> metric::Data {
         let (start, time) = self.times();
         let (temporality, value) = match self.kind {
-            PointKind::Increase => (AggregationTemporality::Delta, self.round % 100),
+            ExportKind::Increase => (AggregationTemporality::Delta, self.round % 100),
             _ => (AggregationTemporality::Cumulative, self.round * 17),
         };
         let points = attributes.iter().map(|attributes| NumberDataPoint {

@@ -1,6 +1,6 @@
 //! Caches answers of the engine within a bound of memory. The reader adds only complete answers for
-//! ranges that are settled. All of them expire: the engine may get old samples late, after an outage
-//! or from an import, and drops others. The least recently used answers are dropped first.
+//! ranges that are settled. All of them expire: the engine may get old samples late, after an
+//! outage or from an import, and drops others. The least recently used answers are dropped first.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Executes requests off the async workers, with limits on concurrency and on the memory of all
 //! responses. Routes call [`RequestExecutor`] with a closure that reads or writes the store; range
 //! queries, reads of current values, writes of samples and changes of other files have separate
-//! limits, so that one kind cannot starve another, not even if the disk hangs. Response memory is reserved while a response is built and released when its last byte
-//! has been sent.
+//! limits, so that one kind cannot starve another, not even if the disk hangs. Response memory is
+//! reserved while a response is built and released when its last byte has been sent.
 
 use std::io;
 use std::sync::Arc;

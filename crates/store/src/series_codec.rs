@@ -46,8 +46,8 @@ impl<'a> SeriesEncoder<'a> {
     }
 }
 
-/// Returns the most bytes of a series, wherever it stands: four varints of 32 bits, kind, level, and
-/// the texts of series and family.
+/// Returns the most bytes of a series, wherever it stands: four varints of 32 bits, kind, level,
+/// and the texts of series and family.
 pub(crate) fn encoded_bytes_max(series: &Series) -> usize {
     let family = series.family();
     22 + series.text().len() + family.unit.len() + family.help.len()

@@ -2,8 +2,8 @@
 //! row per point or, in files of older versions, `metrics` with a row per series.
 //!
 //! A copy is read: SQLite may create files beside the one that it opens. The file may be from
-//! anyone: only tables are read, because a view can be a query without end; nothing is sorted, which
-//! could fill the disk; and steps and memory of SQLite are limited.
+//! anyone: only tables are read, because a view can be a query without end; nothing is sorted,
+//! which could fill the disk; and steps and memory of SQLite are limited.
 
 use std::fs;
 use std::path::Path;
